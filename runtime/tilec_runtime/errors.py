@@ -92,7 +92,7 @@ class Diagnostic:
     hint: str = ""
 
     def render(self) -> str:
-        """Return the message as text: location, severity, message, source line with caret, hint."""
+        """Return location, severity and message, source line with caret, and hint."""
         head = f"{self.location}: " if self.location else ""
         lines = [f"{head}{self.severity}: {self.message}"]
         if self.excerpt:
@@ -144,7 +144,7 @@ class TilecError(Exception):
         self.op = ""
 
     def __str__(self) -> str:
-        """Return `what`, then cause, next step and op on own lines; escape control characters."""
+        """Return `what`, cause, next step and op, with control characters escaped."""
         text = f"{self.location}: {self.what}" if self.location else self.what
         if self.cause:
             text += f"\n  cause: {self.cause}"
@@ -189,7 +189,7 @@ class LinkError(UsageError):
 
 
 class ExpressionError(UsageError):
-    """An expression does not belong to the manifest's small language, or cannot be evaluated.
+    """An expression of the manifest is malformed, or cannot be evaluated.
 
     `column` counts from 1 inside the expression.
     """
@@ -244,7 +244,7 @@ class CompileError(TilecError):
 
 
 class BuildError(TilecError):
-    """The result of a failed build: all sources that cannot be read and all failed jobs.
+    """A failed build, with the sources that cannot be read and the failed jobs.
 
     They are in plan order. `summary` replaces the count in the message.
     """
@@ -283,7 +283,10 @@ class OutputError(TilecError):
 
 
 class CacheError(TilecError):
-    """A compiled image was lost or damaged before it reached the bundle; compile it again."""
+    """A compiled image was lost or damaged on its way to the bundle.
+
+    Compile it again.
+    """
 
 
 class CaseError(TilecError):
@@ -322,7 +325,7 @@ class DeviceError(TilecError):
 
 
 class CallError(DeviceError, UsageError):
-    """A call of the runtime is not valid: an argument has a wrong type, or makes no sense."""
+    """A call of the runtime is not valid: an argument's type or value is wrong."""
 
 
 class NoDeviceError(DeviceError, MissingError):
@@ -342,7 +345,10 @@ class KernelCacheError(DeviceError):
 
 
 class NoImageError(KernelCacheError):
-    """No image of the bundle fits the device; the message lists every candidate with a reason."""
+    """No image of the bundle fits the device.
+
+    The message lists every candidate with a reason.
+    """
 
 
 class LinkerError(KernelCacheError, MissingError):
@@ -354,7 +360,9 @@ class DriverError(DeviceError):
 
 
 class OutOfMemoryError(DriverError, MemoryError):
-    """A device has no memory of the requested size. Everything allocated before stays valid.
+    """A device has no memory of the requested size.
+
+    Everything allocated before stays valid.
 
     Attributes:
         requested: bytes requested.
@@ -409,10 +417,10 @@ class ContextError(DeviceError):
 
 
 class ContextLostError(ContextError, DriverError):
-    """A kernel or the hardware failed, and every later call on the device fails in this process.
+    """A kernel or the hardware failed, and the device cannot be used any more.
 
-    `result` and `code` are those of the first failure. `kernel` is the failed launch if that is
-    certain.
+    Every later call on it fails in this process. `result` and `code` are those of the first
+    failure. `kernel` is the failed launch if that is certain.
 
     Attributes:
         since: the driver call that reported the failure first, which is rarely the failed launch.
@@ -447,7 +455,7 @@ class SchedulingError(DeviceError):
 
 
 class NestedExecutionError(SchedulingError):
-    """An op was run while this thread was running another op, for example inside of `then`."""
+    """An op was run while this thread ran another, for example in `then`."""
 
 
 class UsedOpError(SchedulingError):
@@ -467,7 +475,9 @@ class InternalError(DeviceError):
 
 
 class FaultError(DeviceError):
-    """A kernel made an invalid access on the cpu device; the message starts with its name.
+    """A kernel made an invalid access on the cpu device.
+
+    The message starts with the kernel's name.
 
     Attributes:
         block: x, y and z of the block; empty if no single block is concerned.
@@ -494,7 +504,10 @@ class FaultError(DeviceError):
 
 
 class LaunchError(DeviceError):
-    """A launch was refused before any driver call; the message starts with the kernel's name."""
+    """A launch was refused before any driver call.
+
+    The message starts with the kernel's name.
+    """
 
 
 class ArgumentError(LaunchError, TypeError):

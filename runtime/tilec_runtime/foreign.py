@@ -1,4 +1,7 @@
-"""Text from other sources (bundles, manifests, compilers, file names), made safe for a terminal."""
+"""Text from other sources, made safe for a terminal.
+
+Sources are bundles, manifests, compilers and file names.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for cod
 
 
 def printable(text: str) -> str:
-    """Escape control characters as `repr` does. Newlines and tabs stay; CR LF becomes a newline."""
+    """Escape control characters as `repr` does.
+
+    Newlines and tabs stay; CR LF becomes a newline.
+    """
     return text if text.isprintable() else text.replace("\r\n", "\n").translate(_ESCAPES)
 
 

@@ -50,7 +50,7 @@ os.register_at_fork(after_in_child=_renew_all)
 
 
 class Once(Generic[T]):
-    """A decorator for a function without arguments; its first call makes the value of all calls.
+    """A decorator of functions without arguments: the first call makes the value.
 
     `functools.cache` may call the function once per thread before the first value exists. A call
     that raises caches nothing, so the next call tries again.

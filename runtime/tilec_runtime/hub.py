@@ -1,8 +1,9 @@
-"""Kernels of a standalone package, for torch's CUDA tensors, without an installation.
+"""Kernels of a standalone package, for torch's CUDA tensors.
 
-`tilec build --emit hub` copies this module, and the modules it imports, into the package. Each
-launch is made in Python: this is the slow path, and the only one that Hugging Face's `kernels`
-allows. The package's Python files and bundle are checked before they are used.
+The package needs no installation. `tilec build --emit hub` copies this module, and the modules it
+imports, into the package. Each launch is made in Python: this is the slow path, and the only one
+that Hugging Face's `kernels` allows. The package's Python files and bundle are checked before they
+are used.
 """
 
 from __future__ import annotations

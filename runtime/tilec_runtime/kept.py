@@ -1,4 +1,4 @@
-"""Errors that are kept for a later caller, without their frames, which hold tensors."""
+"""Errors kept for a later caller, without their frames, which hold tensors."""
 
 from __future__ import annotations
 

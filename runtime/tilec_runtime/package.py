@@ -161,7 +161,7 @@ class Makers(dict[str, "Callable[..., Any]"]):
 
 
 class PackageKernels:
-    """Base of a generated package's `Module`, whose methods launch through `_launchers`."""
+    """Base of a generated package's `Module`, which launches by `_launchers`."""
 
     _ops: type[PackageOps]
 

@@ -62,7 +62,7 @@ def unchecked() -> Iterator[None]:
 
 
 def refuse_nested(op: Labelled | str) -> None:
-    """Check that this thread may run an op, or a transfer that is not an op, by its name.
+    """Check that this thread may run an op, or a named transfer.
 
     Raises:
         NestedExecutionError: the thread is running another op.

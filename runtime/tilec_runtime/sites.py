@@ -1,4 +1,7 @@
-"""Call sites: the line of a program that made an op or acquired a lease, recorded in debug mode."""
+"""Call sites: the line that made an op or acquired a lease.
+
+They are recorded in debug mode only.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Operators of a package in torch: schemas, kernels for CUDA and the cpu device, fake kernels.
+"""Operators of a package in torch: schemas, real kernels and fake kernels.
 
-Only generated modules (`demo.torch`) import this. It needs torch 2.7.
+The real kernels are for CUDA and the cpu device. Only generated modules (`demo.torch`) import this.
+It needs torch 2.7.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class Bundled(Protocol):
 
 
 class Operators:
-    """The operators of one package, in one namespace. They exist as long as this object."""
+    """The operators of one package, in one namespace.
+
+    They exist as long as this object.
+    """
 
     def __init__(self, package: Bundled, namespace: str, *, shared: bool = False) -> None:
         """Create the namespace, without operators.
@@ -144,7 +148,10 @@ def _defaults(inputs: tuple[Param, ...]) -> list[str]:
 
 
 def _runner(info: KernelInfo, outputs: Outputs, launchers: _Launchers) -> Callable[..., Any]:
-    """Return an operator's function for real tensors: it launches on torch's current stream."""
+    """Return an operator's function for real tensors.
+
+    It launches on torch's current stream.
+    """
     inputs = info.inputs
     template = outputs.template
     defaults = tuple(param.default for param in inputs)

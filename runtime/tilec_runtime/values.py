@@ -1,4 +1,4 @@
-"""Value classes that are cheap to define: frozen dataclasses that share their methods."""
+"""Value classes that are cheap to define: frozen dataclasses with shared methods."""
 
 # A dataclass generates and compiles the source of its methods at each import. That would be most of
 # the import time of the launch path.
@@ -96,12 +96,18 @@ def _defined(cls: Any) -> Any:
 
 
 def replace(value: T, /, **changes: Any) -> T:
-    """Return a value with some fields changed; `dataclasses.replace` would import `inspect`."""
+    """Return a value with some fields changed.
+
+    `dataclasses.replace` would import `inspect`.
+    """
     return type(value)(**value.__dict__ | changes)
 
 
 class Uncopied:
-    """Base of objects that can be neither pickled nor copied, because a resource has one object."""
+    """Base of objects that can be neither pickled nor copied.
+
+    Such an object stands for one resource.
+    """
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Functions that make tensors. Each returns a lazy op that allocates and fills on its stream."""
+"""Functions that make tensors. Each returns a lazy op that allocates and fills."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """Return an op that makes the numbers from `start` to below `stop` in steps of `step`.
+    """Return an op that makes numbers from `start` to below `stop`, `step` apart.
 
     With one argument, that is `stop`, and the numbers start at 0. Element i is start + i * step.
     Integer dtypes take integers and compute exactly. Float dtypes compute in f64 and round once.
@@ -144,10 +144,10 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
 
 
 def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """Return an op that makes `num` evenly spaced numbers from `start` to `stop`, both exact.
+    """Return an op that makes `num` evenly spaced numbers from `start` to `stop`.
 
-    Element i is start + i * ((stop - start) / (num - 1)), computed in f64 with each operation
-    rounded, and then rounded to the dtype. Integer dtypes round down.
+    Both ends are exact. Element i is start + i * ((stop - start) / (num - 1)), computed in f64 with
+    each operation rounded, and then rounded to the dtype. Integer dtypes round down.
 
     Args:
         start: the first number.

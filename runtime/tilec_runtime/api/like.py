@@ -1,4 +1,4 @@
-"""Functions that make a tensor with another one's shape and dtype, like those of `create`."""
+"""Functions that make a tensor with another one's shape and dtype."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _Make = Callable[[Any, Any], DeviceOp[Tensor]]
 
 
 def empty_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """Return an op that makes an uninitialized contiguous tensor with another one's shape.
+    """Return an op that makes an uninitialized tensor with another one's shape.
 
-    The new tensor is on the device where the op runs.
+    The new tensor is contiguous, and on the device where the op runs.
 
     Args:
         source: a tensor of tilec of any kind, even one that was moved; an array or tensor of
@@ -31,17 +31,26 @@ def empty_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
 
 
 def zeros_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """Return an op that makes a tensor of zeros. Everything else is as for `empty_like`."""
+    """Return an op that makes a tensor of zeros.
+
+    Everything else is as for `empty_like`.
+    """
     return _like("zeros_like", source, dtype, zeros)
 
 
 def ones_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """Return an op that makes a tensor of ones. Everything else is as for `empty_like`."""
+    """Return an op that makes a tensor of ones.
+
+    Everything else is as for `empty_like`.
+    """
     return _like("ones_like", source, dtype, ones)
 
 
 def full_like(source: Any, value: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """Return an op that makes a tensor of one value. Everything else is as for `empty_like`."""
+    """Return an op that makes a tensor of one value.
+
+    Everything else is as for `empty_like`.
+    """
     return _like("full_like", source, dtype, lambda shape, name: full(shape, value, name))
 
 

@@ -1,4 +1,7 @@
-"""The ops that make, fill and convert tensors, and their checks, which come before any enqueue."""
+"""The ops that make, fill and convert tensors, and their checks.
+
+All checks come before any work is enqueued.
+"""
 
 from __future__ import annotations
 

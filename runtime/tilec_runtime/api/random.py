@@ -1,6 +1,6 @@
-"""Random tensors: Philox 4x32-10 by seed and element, with the same bits on every device.
+"""Random tensors: Philox 4x32-10 by seed and element.
 
-docs/reference/random.md says how to reproduce them.
+The bits are the same on every device. docs/reference/random.md says how to reproduce them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def from_host(source: Any) -> DeviceOp[Tensor]:
-    """Return an op that makes a tensor with the contents of a host array, on its device.
+    """Return an op that makes a tensor with the contents of a host array.
 
     The array is kept, and read while the op is enqueued (by `sync`, `future` or `await`);
     afterwards it may change. Large arrays are copied on an internal stream, so that they wait for
@@ -46,9 +46,9 @@ def from_host(source: Any) -> DeviceOp[Tensor]:
 
 
 def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> DeviceOp[Array]:
-    """Return an op that copies a tensor to a NumPy array, which is complete when the op is.
+    """Return an op that copies a tensor to a NumPy array.
 
-    `Tensor.to_host` is the call that waits.
+    The array is complete when the op is. `Tensor.to_host` is the call that waits.
 
     Args:
         tensor: a tensor of any kind, which is claimed for reading until the op has run; or an op
@@ -68,7 +68,7 @@ def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> D
 
 
 def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:
-    """Return an op that makes a contiguous copy of a tensor or view, on the same device.
+    """Return an op that makes a contiguous copy of a tensor on the same device.
 
     Args:
         tensor: a tensor of any kind, which is claimed for reading until the op has run; or an op

@@ -27,7 +27,7 @@ _Key = tuple[int, int, int]
 
 
 class _Entry(NamedTuple):
-    """A mark, the callback to call when it is reached, and an object to keep alive until then."""
+    """A mark, the callback to call when it is reached, and an object to keep."""
 
     mark: Mark
     callback: Callback | None
@@ -69,7 +69,10 @@ class Completions:
         self._add(stream, _Entry(mark, callback, None))
 
     def keep(self, mark: Mark, stream: int, thing: Any) -> None:
-        """Keep an object alive until a mark is reached. Errors of the work stay with the stream."""
+        """Keep an object alive until a mark is reached.
+
+        Errors of the work stay with the stream.
+        """
         self._add(stream, _Entry(mark, None, thing))
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
@@ -100,12 +103,12 @@ class Completions:
         return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
-        """Wait at most this long until every callback has returned; return whether all have."""
+        """Wait at most this long for every callback; return whether all are done."""
         with self._lock:
             return self._idle.wait_for(lambda: not self.busy, seconds)
 
     def close(self, seconds: float) -> None:
-        """End the threads at the end of the process; wait for the device for at most this long.
+        """End the threads at the end of the process; wait this long for the device.
 
         Later waits run on the calling thread, because the interpreter must not end beside a running
         thread.
@@ -122,7 +125,7 @@ class Completions:
                 line.thread.join(max(end - time.monotonic(), 0.0))
 
     def renew(self) -> None:
-        """Start over in a forked child, which has none of its parent's threads and streams."""
+        """Start over in a forked child, which has no threads of its parent."""
         self.__init__()  # type: ignore[misc]
 
     def _add(self, stream: int, entry: _Entry) -> None:

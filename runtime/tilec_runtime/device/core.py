@@ -19,7 +19,7 @@ def _loaded() -> ModuleType | None:
 
 
 def absence() -> str:
-    """Return why Python makes the launches, or an empty string if the launch core makes them."""
+    """Return why Python makes the launches, or an empty string if the core does."""
     if CORE is not None:
         return ""
     if os.environ.get("TILEC_NATIVE") == "0":

@@ -42,7 +42,7 @@ class Device:
 
     @classmethod
     def borrow_raw(cls, handle: Any, *, driver: DeviceDriver | None = None) -> Device:
-        """Return the device of a driver's handle (a `CUdevice`, or its number) of another library.
+        """Return the device of another library's handle: a `CUdevice`, or its number.
 
         The object does not own the handle.
 
@@ -68,7 +68,7 @@ class Device:
 
     @property
     def index(self) -> int:
-        """The `ordinal` under torch's name, so that functions for devices of torch take this one."""
+        """The `ordinal` under torch's name, for functions that take torch's devices."""
         return self.info.ordinal
 
     @property

@@ -1,4 +1,4 @@
-"""Finds devices and their drivers by number, name (`cuda:1`, `cpu`) or another library's object."""
+"""Finds devices and their drivers by number, name or another library's object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Defaults(NamedTuple):
-    """The defaults of one context. A policy beats a device; None defers to the outer context."""
+    """The defaults of one context.
+
+    A policy beats a device; None defers to the outer context.
+    """
 
     device: DeviceLike | None = None
     policy: SchedulingPolicy | None = None
@@ -27,7 +30,7 @@ _process: DeviceLike | None = None
 
 
 def named_device() -> DeviceLike | None:
-    """Return the device of the innermost `use_device`, else of `set_default_device`, else None.
+    """Return the device of `use_device`, else of `set_default_device`, else None.
 
     None stands for device 0.
     """

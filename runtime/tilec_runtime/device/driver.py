@@ -1,4 +1,4 @@
-"""The CUDA driver: images, launches, captures and graphs. Results become typed errors."""
+"""The CUDA driver: images, launches, captures, graphs. Results become errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def driver() -> Driver:
 
 
 class Driver(MemoryCalls):
-    """`DeviceDriver` on libcuda. It uses the devices' primary contexts, as torch and CuPy do."""
+    """`DeviceDriver` on libcuda, in the primary contexts that torch and CuPy use too."""
 
     holds_arguments = False  # callers keep tensors alive, as for every launch of CUDA
 
@@ -186,7 +186,7 @@ class Driver(MemoryCalls):
             return int(self._ask("cuOccupancyMaxActiveClusters", function, _config(shape, 0)))
 
     def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
-        """Return the most blocks per cluster for such a launch; `shape.cluster` is ignored."""
+        """Return the most blocks per cluster for a launch; ignore `shape.cluster`."""
         plain = LaunchShape(grid=shape.grid, block=shape.block, shared=shape.shared)
         with self.current(ordinal):
             return int(self._ask("cuOccupancyMaxPotentialClusterSize", function, _config(plain, 0)))
@@ -298,7 +298,7 @@ class Driver(MemoryCalls):
         return bool(status[0]) if not result else result == _CAPTURE_IMPLICIT
 
     def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the capture mode is per thread
-        """Let this thread make calls, such as waits and frees, that would break other captures."""
+        """Let this thread make calls that would break captures: waits, frees, loads."""
         return _Relaxed(self._api)
 
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
@@ -339,7 +339,10 @@ class Driver(MemoryCalls):
 
 
 class _Relaxed:
-    """The relaxed capture mode for this thread. A class: a generator would slow down frees."""
+    """The relaxed capture mode for this thread.
+
+    A class, because a generator would slow down frees.
+    """
 
     __slots__ = ("_api", "_mode")
 
@@ -355,7 +358,10 @@ class _Relaxed:
 
 
 def _config(shape: LaunchShape, stream: int) -> Any:
-    """Return a reference to the driver's launch configuration, which keeps its attributes alive."""
+    """Return a reference to the driver's launch configuration.
+
+    It keeps the attributes alive.
+    """
     attributes = []
     if extents := shape.cluster_dim:
         cluster = LaunchAttribute(id=_CLUSTER)

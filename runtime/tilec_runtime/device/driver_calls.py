@@ -1,4 +1,4 @@
-"""The base of all calls of the CUDA driver: its start, primary contexts, results as errors."""
+"""The base of all calls of the CUDA driver: start, contexts, results as errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Calls:
         _STARTED.add(self)
 
     def refuse_all(self) -> None:
-        """Refuse later calls in a forked child, where CUDA started by the parent does not work."""
+        """Refuse later calls in a forked child, where CUDA does not work."""
         from tilec_runtime.device.results import ADVICE
 
         result = "CUDA_ERROR_NOT_INITIALIZED"
@@ -60,7 +60,7 @@ class Calls:
     # Contexts
 
     def current(self, ordinal: int) -> contextlib.AbstractContextManager[None]:
-        """Make the device's primary context current for a block, then restore the thread's own.
+        """Make the device's primary context current for a block.
 
         Do nothing if it is current already; this check is cheaper than a push and a pop.
         """
@@ -100,7 +100,7 @@ class Calls:
         return device
 
     def _context(self, ordinal: int) -> int:
-        """Return the primary context of a device, retained once and kept until the process ends.
+        """Return the primary context of a device, retained until the process ends.
 
         Raises:
             ContextLostError: the context is lost.
@@ -154,7 +154,7 @@ class Calls:
         return error
 
     def _current_device(self) -> int | None:
-        """Return the device whose primary context is current in this thread, or None if unknown."""
+        """Return the device of this thread's current context, or None if unknown."""
         result, *contexts = self._api.cuCtxGetCurrent()
         if not result and not contexts[0] and len(self._ordinals) == 1:
             # The thread has no context, and only one device is in use.
@@ -170,7 +170,7 @@ class Calls:
         return text.decode("utf-8", "replace") if text else ""
 
     def _is_final(self, result: int) -> bool:
-        """Whether the result means that every later call on the device fails in this process."""
+        """Whether every later call on the device fails after this result."""
         if not result:
             return False
         from tilec_runtime.device.results import STICKY
@@ -178,7 +178,7 @@ class Calls:
         return self._name(result) in STICKY
 
     def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
-        """Make a call that destroys or frees in the device's context; do nothing if it is lost."""
+        """Make a call that destroys or frees, unless the context is lost."""
         if ordinal not in self._losses:
             with self.current(ordinal):
                 self._ask(call, *arguments)

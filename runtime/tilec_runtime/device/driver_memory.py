@@ -54,7 +54,7 @@ class MemoryCalls(Calls):
         return ordinal if ordinal >= 0 else None
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """Return (first address, bytes) of the allocation around an address, or None if unknown."""
+        """Return (first address, bytes) of an address's allocation, or None."""
         answers = [self._pointer(attribute, address) for attribute in (_START, _SIZE)]
         if any(result or not value for result, value in answers):
             return None
@@ -174,7 +174,7 @@ class MemoryCalls(Calls):
     # Pools
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """Return the default pool of allocations in stream order; it keeps all unused memory.
+        """Return the default pool of allocations, which keeps all unused memory.
 
         The driver's own default pool is shared by the process. Other libraries set its attributes,
         and by default it keeps no unused memory, so that each allocation after a wait maps its
@@ -189,7 +189,7 @@ class MemoryCalls(Calls):
         return pool
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
-        """Create a pool. `max_size` bounds the memory it takes from the device; 0 is no bound."""
+        """Create a pool; `max_size` bounds its memory, and 0 does not."""
         self._destroy_unused()
         wanted = PoolProperties(
             allocation=_PINNED, location=_ON_DEVICE, ordinal=ordinal, most=max_size
@@ -204,10 +204,11 @@ class MemoryCalls(Calls):
         return pool
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
-        """Destroy a pool once all its memory is freed; until then it keeps no unused memory.
+        """Destroy a pool once all its memory is freed.
 
-        The driver's documentation allows to destroy a pool whose memory is in use. But a program
-        that freed such memory afterwards was seen to crash when the next pool was destroyed.
+        Until then the pool keeps no unused memory. The driver's documentation allows to destroy a
+        pool whose memory is in use. But a program that freed such memory afterwards was seen to
+        crash when the next pool was destroyed.
         """
         if ordinal in self._losses:
             return
@@ -255,7 +256,7 @@ class MemoryCalls(Calls):
             )
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
-        """Return unused memory to the device until the pool holds `keep` bytes, if possible."""
+        """Return unused memory to the device down to `keep` bytes, if possible."""
         self._destroy_unused()
         with self.current(ordinal):
             self._ask("cuMemPoolTrimTo", pool, keep)
@@ -304,7 +305,7 @@ class MemoryCalls(Calls):
         self._give_back(ordinal, "cuEventDestroy", event)
 
     def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that attribute failures count
-        """Return 0: a failure ends the context, so failures are not attributed to positions."""
+        """Return 0: failures end the context, and are not attributed to positions."""
         return 0
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - see `position`
@@ -318,7 +319,10 @@ class MemoryCalls(Calls):
         return None
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - see `position`
-        """Make later work on a stream wait for an event; one never recorded counts as reached."""
+        """Make later work on a stream wait for an event.
+
+        An event never recorded counts as reached.
+        """
         if not self._at_once(ordinal, "cuStreamWaitEvent", stream, stream, event, 0):
             with self.current(ordinal):
                 self._ask("cuStreamWaitEvent", stream, event, 0)
@@ -340,7 +344,7 @@ class MemoryCalls(Calls):
                 self._ask("cuEventSynchronize", event)
 
     def _at_once(self, ordinal: int, call: str, handle: int, *arguments: int) -> bool:
-        """Make a call about an own event or stream in any context; return whether it worked.
+        """Make a call about an own handle in any context; return whether it worked.
 
         Such a call works in most contexts, because the handle identifies its own. If it does not,
         the caller repeats it in the right context. A call that fails for another reason raises and

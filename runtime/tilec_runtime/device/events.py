@@ -75,7 +75,7 @@ class Event(Uncopied):
         self._driver.synchronize_event(self.device, self.handle)
 
     def since(self, start: Event) -> float:
-        """Return the seconds on the device from another event to this one; both are reached."""
+        """Return the seconds on the device from another event to this one."""
         return self._driver.elapsed(self.device, start.handle, self.handle)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Frees of device memory: at the finalization of an object, or at the next allocation."""
+"""Frees of device memory: at an object's finalization, or deferred."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Frees:
         self._closed = False
 
     def call(self, free: Callable[[], None]) -> None:
-        """Free memory now, or at a later `drain` if this thread is in the garbage collector.
+        """Free memory now, or later if this thread is in the garbage collector.
 
         A failure is logged. At the end of the process nothing is freed: the driver frees everything
         itself, and may be unloaded by then.
@@ -85,7 +85,7 @@ os.register_at_fork(after_in_child=FREES.renew)
 
 
 class Release:
-    """A call that frees memory, made once: by its owner, or when the owner is finalized."""
+    """A call that frees memory, made once: by the owner or at its finalization."""
 
     __slots__ = ("_calls",)
 

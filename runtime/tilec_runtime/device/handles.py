@@ -61,9 +61,9 @@ def handle_of(stream: Any) -> int:
 
 
 def handle_attribute(cls: type) -> str | None:
-    """Return the attribute that holds the handle in a stream type of torch or tilec, else None.
+    """Return the attribute with the handle in a stream type of torch or tilec.
 
-    The launch core reads the attribute directly.
+    Other types give None. The launch core reads the attribute directly.
     """
     name = {"torch": "cuda_stream", "tilec_runtime": "handle"}.get(
         cls.__module__.partition(".")[0], ""

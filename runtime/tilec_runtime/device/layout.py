@@ -1,4 +1,4 @@
-"""Facts of one tensor, and the arithmetic of layouts: contiguity, extents in memory, overlap."""
+"""Facts of one tensor, and the arithmetic of layouts: contiguity and overlap."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class TensorFacts:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, or of those in one byte; 0 for a dtype tilec does not have."""
+        """Bytes of one element, or of those in one byte; 0 for an unknown dtype."""
         return DTYPES[self.dtype].bytes if self.dtype in DTYPES else 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements; 0 for a dtype tilec does not have."""
+        """Bytes of its elements; 0 for an unknown dtype."""
         return DTYPES[self.dtype].size_of(self.size) if self.dtype in DTYPES else 0
 
     @property
@@ -127,7 +127,7 @@ def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
 
 
 def as_bytes(facts: TensorFacts) -> TensorFacts:
-    """Return a tensor whose elements share bytes as a tensor of bytes, others unchanged.
+    """Return a packed tensor as a tensor of bytes, any other unchanged.
 
     The last dimension of such a tensor is dense.
     """
@@ -140,9 +140,9 @@ def as_bytes(facts: TensorFacts) -> TensorFacts:
 
 
 def byte_range(facts: TensorFacts) -> tuple[int, int]:
-    """Return the first byte and the byte behind the last, relative to the tensor's address.
+    """Return a tensor's first byte and the byte behind its last.
 
-    An empty tensor gives (0, 0).
+    They are relative to its address. An empty tensor gives (0, 0).
     """
     if 0 in facts.shape:
         return 0, 0
@@ -155,7 +155,7 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
 
 
 def _is_nested(facts: TensorFacts) -> bool:
-    """Whether each stride passes all elements of the smaller dimensions, as in a larger matrix.
+    """Whether each stride passes all elements of the smaller dimensions.
 
     If so, no two indices share an element.
     """
@@ -228,7 +228,7 @@ def _outer(facts: TensorFacts) -> list[int]:
 
 
 def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
-    """Return (first byte, width) of a tensor without the steps that are multiples of `pitch`."""
+    """Return (first byte, width) without the steps that are multiples of `pitch`."""
     low = high = 0
     for extent, stride in zip(facts.shape, facts.stride, strict=True):
         if (stride * facts.itemsize) % pitch:
@@ -238,5 +238,8 @@ def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
 
 
 def is_of_jax(kind: type) -> bool:
-    """Whether a type of arrays is JAX's: they are read-only, but no protocol declares it."""
+    """Whether a type is JAX's arrays'.
+
+    They are read-only, but no protocol declares it.
+    """
     return kind.__module__.partition(".")[0] in ("jax", "jaxlib")

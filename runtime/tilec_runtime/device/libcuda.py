@@ -113,7 +113,10 @@ _NOT_SUPPORTED = 801
 
 
 class Libcuda:
-    """The library. Each call returns (result, values…): 0 is success, and a null handle is 0."""
+    """The library. Each call returns (result, values…), with 0 for success.
+
+    A null handle is 0.
+    """
 
     def __init__(self, library: Any = None) -> None:
         """Open libcuda; tests pass a `library` instead.

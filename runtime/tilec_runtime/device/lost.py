@@ -1,4 +1,4 @@
-"""Lost contexts: the device, the failed call, and the launches that may be the cause.
+"""Lost contexts: device, failed call, launches that may be the cause.
 
 This module calls no driver.
 """
@@ -68,7 +68,9 @@ class Losses:
         kernel: str = "",
         blocking: bool = False,
     ) -> DriverError:
-        """Return the error of a failed driver call; some results mean that the context is lost.
+        """Return the error of a failed driver call.
+
+        Some results mean that the context is lost.
 
         Args:
             ordinal: the device, or None if unknown.

@@ -32,10 +32,11 @@ _LOCK = ForkLock()
 
 
 class Line(LineFields):
-    """A stream as long as it is open; a later stream with the same handle is another line.
+    """A stream as long as it is open.
 
-    Uses of memory on a line are numbered. When another stream uses the memory next, a use that is
-    known to be complete needs no event, and one before an existing mark needs no new event.
+    A later stream with the same handle is another line. Uses of memory on a line are numbered. When
+    another stream uses the memory next, a use that is known to be complete needs no event, and one
+    before an existing mark needs no new event.
 
     Attributes:
         ordinal: the device.
@@ -74,7 +75,7 @@ class Line(LineFields):
 
     @property
     def enqueued_here(self) -> int:
-        """Like `enqueued`, for the thread of an execution: only other threads count as busy."""
+        """Like `enqueued`, but an execution of this thread does not count as busy."""
         count, me = self.count, threading.get_ident()
         return 0 if any(thread != me for thread in list(self.busy.values())) else count
 
@@ -163,7 +164,7 @@ class Mark:
         self.driver.synchronize_event(self.ordinal, self.event)
 
     def __del__(self) -> None:
-        """Return the event to the pool: waits that exist keep the point recorded at their time."""
+        """Return the event to the pool; waits made before refer to its earlier recording."""
         if hasattr(self, "_pool"):
             self._pool.append(self.event)
 
@@ -207,7 +208,10 @@ def closing(driver: DeviceDriver, line: Line) -> None:
 
 
 def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
-    """Return marks behind all work on tilec's open streams of a device, without captured ones."""
+    """Return marks behind all work on tilec's open streams of a device.
+
+    Captured streams are left out.
+    """
     with _LOCK:  # no stream may be closed meanwhile
         lines = [line for line in list(lines_of(driver, ordinal).values()) if line.own]
         return [Mark(driver, line) for line in lines if not driver.capturing(ordinal, line.handle)]

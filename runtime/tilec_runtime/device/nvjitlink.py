@@ -1,6 +1,6 @@
-"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver cannot read.
+"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX for older drivers.
 
-Imported at its first use.
+This module is imported at its first use.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NvJitLink:
         kind: TargetKind = TargetKind.PTX,
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return the cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
+        """Return the cubin of PTX or LTO-IR for an architecture such as `sm_90a`.
 
         Raises:
             LinkError: nvJitLink fails; the error has its log.

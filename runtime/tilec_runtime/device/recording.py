@@ -61,7 +61,7 @@ class ForeignRecording(Recording):
         self._key = (ordinal, stream)
 
     def touch(self, storage: Any, *, write: bool) -> None:
-        """Wait for conflicting uses on other streams, because the graph cannot wait for them."""
+        """Wait for conflicting uses on other streams: the graph cannot wait for them."""
         with self._driver.outside_captures(self._key[0]):
             storage.sync(write=write, line=storage.line(self._key[1], self._key[0]))
 
@@ -73,13 +73,13 @@ RECORDINGS: dict[tuple[int, int, int], Recording] = {}
 
 
 def begin_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording:
-    """Begin to record a stream's uses of memory, for a graph."""
+    """Start recording a stream's uses of memory, for a graph."""
     recording = RECORDINGS[id(driver), ordinal, stream] = Recording()
     return recording
 
 
 def end_recording(driver: DeviceDriver, ordinal: int, stream: int) -> None:
-    """Stop to record: the capture has ended, or is about to."""
+    """Stop recording: the capture has ended, or is about to."""
     RECORDINGS.pop((id(driver), ordinal, stream), None)
 
 

@@ -1,4 +1,4 @@
-"""Usual cause and next step of each CUDA driver result, and the results that are final."""
+"""Usual cause and next step of each CUDA driver result; final results."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ NO_DEVICE = frozenset(
 
 
 def advice(name: str) -> tuple[str, str]:
-    """Return the usual cause and next step of a result; general ones for an unknown result."""
+    """Return the usual cause and next step of a result, even of an unknown one."""
     known = ADVICE.get(name)
     return known or (
         "",

@@ -1,4 +1,4 @@
-"""Scalars by value: which Python numbers fit a dtype, and their bytes, small floats included."""
+"""Scalars by value: the numbers that fit a dtype, and their bytes."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ def format_of(dtype: str) -> str:
 
 
 def encoder_of(dtype: str) -> Encode | None:
-    """Return the function from a number to a small float's code, or None for other dtypes."""
+    """Return the function from a number to a small float's code, or None."""
     return _SMALL.get(dtype)
 
 
 def packed_format(kind: str, size: int = 0) -> str:
-    """Return the format of a scalar: of the struct module, or the name of a small float.
+    """Return the format of a scalar: of the struct module, or a small float's name.
 
-    A struct of `size` bytes has the format of so many bytes.
+    The format of a struct is its size, as in `16s`.
     """
     return (
         f"{size}s"
@@ -170,7 +170,7 @@ def is_number(value: object) -> bool:
 
 
 def numpy_dtype(value: Any) -> str:
-    """Return NumPy's name of a NumPy scalar's dtype, or an empty string for other values."""
+    """Return NumPy's name of a NumPy scalar's dtype, or an empty string."""
     return str(value.dtype) if _is_numpy(value) else ""
 
 
@@ -248,9 +248,10 @@ def byte_count(what: str, value: Any) -> int:
 
 
 def bare(handle: Any) -> Any:
-    """Return the number of an address or handle of the driver's bindings, others unchanged.
+    """Return the number of an address or handle of the driver's bindings.
 
-    The bindings wrap such numbers in `CUdeviceptr`, `CUdevice` and others.
+    Any other object is returned unchanged. The bindings wrap such numbers in `CUdeviceptr`,
+    `CUdevice` and others.
     """
     kind = type(handle)
     return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle

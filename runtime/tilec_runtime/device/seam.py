@@ -1,4 +1,4 @@
-"""The interface between tilec and a driver, which CUDA, the cpu device and tests implement.
+"""The interface to a driver, which CUDA, the cpu device and tests implement.
 
 The values that cross it are in `seam_types`; a launch needs only those.
 """
@@ -105,7 +105,7 @@ class DeviceDriver(Protocol):
         """Count the clusters of a launch that are resident on the device at once."""
 
     def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
-        """Return the most blocks per cluster for such a launch; `shape.cluster` is ignored."""
+        """Return the most blocks per cluster for a launch; ignore `shape.cluster`."""
 
     def tensor_map(
         self,
@@ -120,7 +120,7 @@ class DeviceDriver(Protocol):
         Args:
             ordinal: the device.
             wanted: the map's box, element type and swizzle.
-            address: of the tensor.
+            address: address of the tensor.
             shape: extents of the tensor.
             strides: strides in bytes; all but the last are multiples of 16.
         """
@@ -139,7 +139,7 @@ class DeviceDriver(Protocol):
         """
 
     def launch_target(self, ordinal: int) -> int | Callable[..., Any] | None:
-        """Return the target of the launch core's launches, or None if it must not launch here.
+        """Return the target of the launch core's launches, or None for no target.
 
         The target is the handle of the device's context for the CUDA driver, or a callable of a
         test double (see `Table`).
@@ -157,7 +157,7 @@ class DeviceDriver(Protocol):
         """Return the ordinal of an address's device, or None if the address is unknown."""
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """Return (first address, bytes) of the allocation around an address, or None if unknown."""
+        """Return (first address, bytes) of an address's allocation, or None."""
 
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
@@ -206,10 +206,10 @@ class DeviceDriver(Protocol):
         """Return (free, total) bytes of the device."""
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """Return the default pool of allocations in stream order: tilec's own, one per device."""
+        """Return the default pool of allocations: tilec's own, one per device."""
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
-        """Create a pool. `max_size` bounds the memory it takes from the device; 0 is no bound."""
+        """Create a pool; `max_size` bounds its memory, and 0 does not."""
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
         """Destroy a pool once all its memory is freed."""
@@ -221,7 +221,7 @@ class DeviceDriver(Protocol):
         """Return the memory that a pool holds."""
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
-        """Return unused memory to the device until the pool holds `keep` bytes, if possible."""
+        """Return unused memory to the device down to `keep` bytes, if possible."""
 
     def create_stream(self, ordinal: int) -> int:
         """Create a stream that does not wait for the legacy default stream."""
@@ -257,10 +257,10 @@ class DeviceDriver(Protocol):
         """
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
-        """Make later work on a stream wait for an event; an event never recorded counts as reached.
+        """Make later work on a stream wait for an event.
 
-        If the work before the event fails, so does the stream, on drivers that attribute failures;
-        with `anyway`, the stream goes on.
+        An event never recorded counts as reached. If the work before the event fails, so does the
+        stream, on drivers that attribute failures; with `anyway`, the stream goes on.
         """
 
     def event_reached(self, ordinal: int, event: int) -> bool:

@@ -120,7 +120,10 @@ class LaunchShape:
 
     @property
     def cluster_dim(self) -> Dim3 | None:
-        """Extents of the cluster, or None for one block: older devices refuse such an attribute."""
+        """Extents of the cluster, or None for one block.
+
+        Older devices refuse the attribute even for one block.
+        """
         extents = dim3(self.cluster)
         return None if extents == (1, 1, 1) else extents
 
@@ -197,7 +200,9 @@ class CopyKind(enum.Enum):
 
 @value_class(frozen=True, kw_only=True)
 class CopyBox:
-    """Rows of bytes, in slices, that one call copies. All but `rows` and `slices` is in bytes.
+    """Rows of bytes, in slices, that one call copies.
+
+    All but `rows` and `slices` is in bytes.
 
     Attributes:
         width: width of a row.

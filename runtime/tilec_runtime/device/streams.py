@@ -54,7 +54,7 @@ class Stream(Uncopied):
         owner: Any = None,
         driver: DeviceDriver | None = None,
     ) -> Stream:
-        """Return a stream object for a stream of another library; `close` does not destroy it.
+        """Return an object for another library's stream; `close` does not destroy it.
 
         Args:
             handle: the driver's handle (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy

@@ -1,4 +1,7 @@
-"""The kernels of `tilec_runtime.api`: CUDA C++ in kernels.tilec, and NumPy twins, bit for bit."""
+"""The kernels of `tilec_runtime.api`: CUDA C++, and NumPy twins with equal bits.
+
+kernels.tilec is the bundle of the CUDA kernels.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Conversion of elements with NumPy: the twin of elements.cuh and convert.cu, bit for bit."""
+"""Conversion of elements with NumPy: twin of elements.cuh and convert.cu.
+
+The bits are equal.
+"""
 
 from __future__ import annotations
 
@@ -61,13 +64,19 @@ def _converted(bits: Array, source: str, target: str) -> Array:
 
 
 def numbers(bits: Array, dtype: str) -> Array:
-    """Return the values of a float's bits: float64 for f64, float32 for all others, exactly."""
+    """Return the values of a float's bits: float64 for f64, float32 for others.
+
+    Both hold the values exactly.
+    """
     held = bits.view(numpy_dtype(dtype))
     return held if dtype in ("f32", "f64") else held.astype(np.float32)
 
 
 def encode(values: Array, dtype: str) -> Array:
-    """Return the bits of float64 or float32 values as elements of a dtype; may be a view."""
+    """Return the bits of float values as elements of a dtype; may be a view.
+
+    The values are float64 or float32.
+    """
     with np.errstate(all="ignore"):
         row = DTYPES[dtype]
         if row.kind == "bool":
@@ -99,7 +108,10 @@ def narrow(values: Array, dtype: str) -> Array:
 
 
 def _scales(bits: Array, size: Array) -> Array:
-    """Return the nearest powers of two, the upper of two equally near; NaN if not above 0."""
+    """Return the nearest powers of two; NaN for values not above 0.
+
+    Of two equally near powers, the upper is taken.
+    """
     result = (size + np.uint32(0x00400000)) >> np.uint32(23)
     result[size < np.uint32(0x00800000)] = 1
     result[size < np.uint32(0x00600000)] = 0

@@ -1,4 +1,4 @@
-"""Philox 4x32-10 and random numbers with NumPy: twin of philox.cuh and random.cu, bit for bit."""
+"""Philox 4x32-10 with NumPy: twin of philox.cuh and random.cu, with equal bits."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def write_uniform(to: Array, dtype: str, seed: int, first: int = 0) -> None:
 def write_normal(
     to: Array, dtype: str, seed: int, mean: float, deviation: float, first: int = 0
 ) -> None:
-    """Write the bits of normal random numbers, computed in float32 for all dtypes but f64.
+    """Write the bits of normal random numbers.
 
-    The arguments are those of `write_uniform`, with mean and deviation.
+    They are computed in float32 for all dtypes but f64. The arguments are those of `write_uniform`,
+    with mean and deviation.
     """
     if dtype == "f64":
         _write(to, dtype, seed, first, lambda words: _normal64(words, mean, deviation))

@@ -1,4 +1,7 @@
-"""Recipes that fill memory: a kernel on a GPU, its NumPy twin on the cpu device, the same bits."""
+"""Recipes that fill memory, with a kernel for GPUs and a NumPy twin.
+
+Both give the same bits.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ class Raw:
 
 
 def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Described) -> None:
-    """Fill a contiguous tensor on the stream of an execution, which the caller has ordered."""
+    """Fill a contiguous tensor on an execution's stream.
+
+    The caller has ordered the stream.
+    """
     if not to.nbytes:
         return
     if _runs_kernels(ctx):
@@ -51,7 +57,7 @@ def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Described) -> None:
 
 
 def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
-    """Convert the elements of a contiguous tensor to those of another one with another dtype.
+    """Convert a contiguous tensor to another one of another dtype.
 
     Both have the same number of elements.
     """
@@ -89,7 +95,7 @@ def spread(ctx: ExecutionContext, to: Described, source: Described) -> None:
 
 
 def _runs_kernels(ctx: ExecutionContext) -> bool:
-    """Return whether the device runs the kernels; the cpu device runs their NumPy twins instead."""
+    """Return whether the device runs the kernels, and not their NumPy twins."""
     return ctx.driver.device(ctx.device).interprets is None
 
 
@@ -202,7 +208,7 @@ class Integers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Numbers:
-    """start + i * step in f64 with each operation rounded, and `last` as the last element.
+    """start + i * step in f64, each operation rounded, with `last` at the end.
 
     Integer dtypes round down.
     """

@@ -1,4 +1,7 @@
-"""Binds a call's arguments to parameters: count, names, defaults, and the axes the caller chose."""
+"""Binds a call's arguments to parameters by count, names and defaults.
+
+It also takes the axes that the caller chose.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tilec_runtime.model.signature import ParamKind
 def bind(
     contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, AxisValue], Any]:
-    """Return the values of all parameters in order, the chosen axes, and the configuration.
+    """Return all parameter values in order, the chosen axes, and the configuration.
 
     Raises:
         ArgumentError: too many or too few arguments, an unknown or a repeated name.
@@ -52,7 +55,7 @@ def bind(
 def _take_named(
     contract: Contract, kwargs: dict[str, Any], values: dict[str, Any]
 ) -> tuple[dict[str, AxisValue], Any]:
-    """Add arguments by name to the values by parameter; return the axes and the configuration."""
+    """Add arguments by name to the values; return the axes and the configuration."""
     name, chosen, config = contract.name, dict[str, AxisValue](), None
     # A launcher takes `stream` itself, so a kernel's parameter of that name is `stream_`.
     renamed = {"stream_": "stream"} if "stream_" not in contract.call_names else {}
@@ -83,7 +86,7 @@ def _take_named(
 
 
 def stream_by_name(contract: Contract, values: Sequence[Any]) -> str:
-    """Return how to pass the stream, if the first or last value of a call seems to be one."""
+    """Return how to pass the stream, if the first or last value seems to be one."""
     first, last = values[0], values[-1]
     number = isinstance(first, int) and contract.call_params[0].kind is ParamKind.TENSOR
     if not number and not any(_is_stream(value) for value in (first, last)):
@@ -141,7 +144,7 @@ def check_axes(
     chosen: Mapping[str, AxisValue],
     pinned: Mapping[str, AxisValue] | None = None,
 ) -> None:
-    """Check that axis values were built, and agree with those a launcher is restricted to.
+    """Check that axis values were built, and agree with a launcher's pinned ones.
 
     Raises:
         VariantError: an axis does not exist, its value was not built, or differs from `pinned`.

@@ -49,7 +49,7 @@ _OP = "run the op first (sync_on), or call the package's function, which takes o
 
 
 class Call:
-    """One call that is being checked: its values in parameter order, tensor facts and bound axes.
+    """A call that is being checked: values, tensor facts and bound axes.
 
     Expressions read their names from `env`.
     """
@@ -153,9 +153,9 @@ class Call:
         )
 
     def check_signature(self) -> None:
-        """Check dtypes (binding their axes), ranks, devices, layouts, writability, aliasing.
+        """Check dtypes, ranks, devices, layouts, writability and aliasing, in this order.
 
-        The checks run in this order.
+        The check of dtypes binds the dtype axes.
 
         Raises:
             ArgumentError: the first check that fails, as its subclass.
@@ -199,7 +199,7 @@ class Call:
         self.env = {**self.device.facts, **given, **self.numbers, **self.axes}
 
     def check_dtypes(self) -> None:
-        """Bind the dtype axes from the arguments; check that all arguments of an axis agree."""
+        """Bind the dtype axes; check that all arguments of an axis agree."""
         contract = self.contract
         origin = {axis: "this launcher" for axis in contract.info.dtype_axes if axis in self.axes}
         for param, facts in self._tensor_params():
@@ -441,7 +441,7 @@ def _extent(facts: TensorFacts) -> str:
 
 
 def _sides(text: str, env: Mapping[str, Any]) -> str:
-    """Return the values on both sides of a comparison that fails, or the values of its names."""
+    """Return both sides of a comparison that fails, or the values of its names."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""Configurations of launches: for kernels without a bundle, and for open keys of a manifest."""
+"""Configurations of launches, for kernels without a bundle or with open keys."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class LaunchConfig:
 
     @classmethod
     def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
-        """Return a configuration with one thread per element. 0 elements launch nothing."""
+        """Configure one thread per element. 0 elements launch nothing."""
         return cls.covering((count,), (block,), shared=shared)
 
     @classmethod
     def for_2d(
         cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0
     ) -> LaunchConfig:
-        """Return a configuration with one thread per element of a matrix; x runs along `width`."""
+        """Configure one thread per element of a matrix; x runs along `width`."""
         return cls.covering((width, height), block, shared=shared)
 
     @classmethod
@@ -96,7 +96,7 @@ class LaunchConfig:
         *,
         shared: int = 0,
     ) -> LaunchConfig:
-        """Return a configuration with one thread per element of a volume; x runs along `width`."""
+        """Configure one thread per element of a volume; x runs along `width`."""
         return cls.covering((width, height, depth), block, shared=shared)
 
     @classmethod
@@ -130,7 +130,7 @@ class LaunchConfig:
 
 
 def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
-    """Return the kernel with a `LaunchConfig` in place of the values the manifest leaves open.
+    """Return the kernel with a `LaunchConfig` for the open keys of its manifest.
 
     Raises:
         ArgumentError: `config` is not a `LaunchConfig`, the kernel takes none, or it contradicts

@@ -1,4 +1,4 @@
-"""A kernel's launch contract: parsed expressions, and which facts of arguments decide a launch.
+"""A kernel's launch contract: parsed expressions, and facts that decide launches.
 
 It is read once from the bundle's index.
 """
@@ -125,7 +125,7 @@ class Contract:
         }
 
     def computes(self, slot: AbiSlot) -> bool:
-        """Whether a kernel argument is neither a tensor's address nor a parameter as given."""
+        """Whether a kernel argument is neither a tensor's address nor a parameter."""
         name = slot.expr.strip()
         place = self.index.get(name.removesuffix(".ptr"), -1)
         return place < 0 or (self.params[place].kind is ParamKind.TENSOR) != name.endswith(".ptr")

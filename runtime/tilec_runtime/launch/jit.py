@@ -1,4 +1,4 @@
-"""Compiling at load, if `jit-fallback` allows it: the compiler, the results, and their cache."""
+"""Compiling at load, if `jit-fallback` allows it, and its cache."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Jit:
     def _machine_code(
         self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str
     ) -> tuple[bytes, bool]:
-        """Return the machine code that nvJitLink makes of an image, and whether it was cached."""
+        """Return an image's machine code by nvJitLink, and whether it was cached."""
         linker = self._linker_for(image, device, variant)
         arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
         key = _key(image, linker.version, device.driver, arch)
@@ -217,7 +217,7 @@ def _nvjitlink() -> NvJitLink:
 
 
 def _beyond(image: ImageInfo, linker: Version) -> str:
-    """Return why a linker cannot read an image's version, or an empty string if it can."""
+    """Return why a linker cannot read an image's version, or an empty string."""
     version, own = image.ptx_isa, ptx_isa_of_cuda(linker)
     if version is None:
         return ""

@@ -1,4 +1,7 @@
-"""Machine code compiled at load, kept in the private build cache and verified at each read."""
+"""Machine code compiled at load, in the private build cache.
+
+Each read verifies its entry.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ _KIND = store.KINDS[2]
 
 
 class JitCache:
-    """A cache of machine code. A failure of the cache costs one compile and is never an error.
+    """A cache of machine code.
+
+    A failure of the cache costs one compile and is never an error.
 
     Args:
         root: the cache's directory, created at the first write; None for an empty cache. A
@@ -31,7 +36,7 @@ class JitCache:
         )
 
     def get(self, key: Mapping[str, Any]) -> bytes | None:
-        """Return the entry of a key, or None on a miss. Remove an entry that fails verification."""
+        """Return the entry of a key, or None; remove one that fails verification."""
         if self._root is None:
             return None
         path = store.path_of(self._root, _KIND, _name(key))

@@ -1,4 +1,4 @@
-"""The facts of a call: its cache key, which finds plans, and its slots, which programs read."""
+"""The facts of a call: its cache key, and the slots that programs read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Slots = list[int]
 
 @value_class(frozen=True)
 class CallFacts:
-    """The facts of each tensor parameter (None for one that is not given), the key, the slots."""
+    """The facts of each tensor parameter (None for absent ones), the key, the slots."""
 
     tensors: tuple[TensorFacts | None, ...]
     key: Key
@@ -166,7 +166,7 @@ class TracedTensor(TensorFacts):
 def traced(
     contract: Contract, values: tuple[Any, ...], facts: CallFacts, trace: Trace
 ) -> tuple[dict[str, TensorFacts], dict[str, int]]:
-    """Return the traced tensors of a call, and its traced numbers that decide the launch."""
+    """Return the traced tensors of a call, and the traced numbers that decide it."""
     tensors: dict[str, TensorFacts] = {}
     first = 0
     for place, read in zip(contract.tensors, facts.tensors, strict=True):

@@ -1,4 +1,4 @@
-"""The launcher of one kernel: looks up a call's plan by its facts, and prepares one on a miss."""
+"""The launcher of one kernel: finds a call's plan, or prepares one on a miss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Launcher(Uncopied, LauncherBase):
-    """A kernel on a device, ready to be called: `launcher(*args, stream=None, **kwargs)`.
+    """A kernel on a device; call it as `launcher(*args, stream=None, **kwargs)`.
 
     A call checks its arguments before it calls the driver, and returns once the launch is in the
     stream. On the cpu device, a call with an array of another library returns when the launch is
@@ -101,7 +101,10 @@ class Launcher(Uncopied, LauncherBase):
         return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
 
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
-        """Make a call that the launch core did not make; return the outputs that it leaves out."""
+        """Make a call that the launch core did not make.
+
+        Return the outputs that the call leaves out.
+        """
         contract = self.contract
         if contract.outputs is not None and contract.outputs.left_out(args, kwargs):
             return self._allocating(contract.outputs, stream, args, kwargs)
@@ -221,7 +224,7 @@ class Launcher(Uncopied, LauncherBase):
         return True
 
     def _order(self, handle: int, values: tuple[Any, ...]) -> Line | None:
-        """Make a stream wait for earlier uses of the tensors, and return the stream's line.
+        """Make a stream wait for earlier uses of the tensors; return its line.
 
         The launch then becomes the tensors' next use on that line. If a graph captures the stream,
         return None: the graph records the uses and keeps all other arguments alive.
@@ -249,7 +252,7 @@ class Launcher(Uncopied, LauncherBase):
         """Let the launch core make calls like this one; return whether it takes them."""
         if not plan.native:
             return False
-        if not self._tabled:  # not earlier: now the device has its context
+        if not self._tabled:  # the table needs the device's context, which exists by now
             self._tabled = True
             self._table = table_of(self.contract, self.site.driver, self.site.device.ordinal)
         if self._table is None:
@@ -338,7 +341,7 @@ class Launcher(Uncopied, LauncherBase):
             ) from error
 
     def variant(self, **axes: AxisValue | None) -> Launcher:
-        """Return this launcher, restricted to the given axis values. None leaves an axis open.
+        """Return this launcher, restricted to axis values. None leaves an axis open.
 
         Raises:
             VariantError: an axis does not exist, a value was not built, or no variant has all the
@@ -397,9 +400,9 @@ class Launcher(Uncopied, LauncherBase):
         return launcher
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """Explain which variant and image a call with these arguments (without the stream) takes.
+        """Explain which variant and image a call with these arguments takes.
 
-        Nothing is enqueued.
+        The arguments are those of a call, without the stream. Nothing is enqueued.
 
         Raises:
             LaunchError: the call would be refused.
@@ -426,14 +429,13 @@ class Launcher(Uncopied, LauncherBase):
     def step(
         self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
     ) -> Stepper:
-        """Step through a launch with these arguments (without the stream), one operation at a time.
+        """Step through a launch on the cpu device, one operation at a time.
 
-        Only the cpu device can do so. Nothing is enqueued, and no stream is waited for. The blocks
-        run in the calling thread as far as the stepper is advanced, and their writes reach the
-        arguments at once.
+        Nothing is enqueued, and no stream is waited for. The blocks run in the calling thread as
+        far as the stepper is advanced, and their writes reach the arguments at once.
 
         Args:
-            args: the kernel's arguments in order.
+            args: the kernel's arguments in order, without the stream.
             block: coordinates in the grid of the block to run, or of several blocks.
             kwargs: arguments by name, and axes.
 
@@ -459,7 +461,7 @@ class Launcher(Uncopied, LauncherBase):
         )
 
     def _check_leases(self, values: tuple[Any, ...]) -> None:
-        """Check that tilec's own tensors may be read or written now; an error names both users."""
+        """Check that tilec's own tensors may be used now; an error names both users."""
         leased = self._leased(values)
         if not leased:
             return

@@ -1,4 +1,4 @@
-"""Checks of a launch shape: limits of the device, of the loaded image, and residency."""
+"""Checks of a launch shape: device limits, the loaded image, residency."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def launch_shape(call: Call) -> LaunchShape:
 
 
 def _require_config(info: KernelInfo) -> None:
-    """Refuse a launch without the configuration that the manifest leaves to the caller.
+    """Refuse a launch without the configuration that its manifest leaves open.
 
     Raises:
         ArgumentError: the configuration is missing.
@@ -69,7 +69,7 @@ def _require_config(info: KernelInfo) -> None:
 
 
 def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
-    """Return the shape with the block, shared memory and cluster that the image's compiler chose.
+    """Return the shape with block, shared memory and cluster of the image's compiler.
 
     The grid of such a kernel counts clusters; the returned grid counts blocks.
     """
@@ -92,7 +92,7 @@ def _dims(call: Call, noun: str, expressions: tuple[Expr, ...], first: int) -> D
 
 
 def _whole(call: Call, noun: str, expression: Expr, output: int) -> int:
-    """Evaluate one number of a launch shape, which becomes this output of the plan's program."""
+    """Evaluate one number of a launch shape as an output of the plan's program."""
     value: Any = call.evaluate(expression)
     if isinstance(value, TracedInt):  # several limits read the output, which is computed once
         number = value.trace.output(output, value)
@@ -148,7 +148,7 @@ def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None
 
 
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
-    """Compare block and cluster with those the image was compiled for; it need not be loaded.
+    """Compare block and cluster with the image's; it need not be loaded.
 
     Raises:
         LaunchLimitError: the first of these checks that fails.
@@ -184,7 +184,9 @@ def admit(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> None:
-    """Check a launch against its loaded image, then opt in to its shared memory and clusters.
+    """Check a launch against its loaded image, then opt in to its needs.
+
+    The needs are large shared memory and wide clusters.
 
     Raises:
         LaunchLimitError: the image or the device does not allow the launch; nothing was changed.
@@ -196,7 +198,7 @@ def admit(
 def _check_loaded(
     name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: LoadedFunction
 ) -> None:
-    """Compare threads, shared memory and launch kind with the loaded image and the device."""
+    """Compare threads, shared memory and launch kind with image and device."""
     threads, most = math.prod(shape.block), function.facts.max_threads
     if threads > most and not is_tile(image):
         raise refused(
@@ -260,7 +262,7 @@ def check_residency(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> int | None:
-    """Check that one cluster fits on the device, and all blocks of a cooperative launch.
+    """Check that one cluster, or a whole cooperative grid, fits on the device.
 
     The driver counts.
 
@@ -319,7 +321,7 @@ def resident_blocks(
 
 
 def cluster_of(shape: LaunchShape, image: ImageInfo) -> tuple[int, ...]:
-    """Return the cluster of a launch, else the one the kernel was compiled for; empty for none."""
+    """Return the cluster of a launch, else the compiled one; empty for none."""
     return shape.cluster or (() if is_tile(image) else image.cluster)
 
 

@@ -1,4 +1,4 @@
-"""Lists of arrays: one parameter of a call, and one kernel parameter for each array."""
+"""Lists of arrays: one parameter of a call, one kernel parameter per array."""
 
 from __future__ import annotations
 

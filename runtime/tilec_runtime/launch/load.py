@@ -151,7 +151,7 @@ class Module(Uncopied):
         return preload(self._site, [self._named(name, self).info for name in names])
 
     def require_machine_code(self) -> None:
-        """Check that every variant has machine code for the device, as `load(strict=True)` does.
+        """Check that every variant has machine code, as `load(strict=True)` does.
 
         Raises:
             NoImageError: some variants have none; the message names them.
@@ -184,7 +184,7 @@ class Module(Uncopied):
 
 
 def _named(kernels: Mapping[str, Launcher], bundle: Bundle, name: str, owner: object) -> Launcher:
-    """Return the launcher of a kernel by name; raise AttributeError if there is no such kernel."""
+    """Return the launcher of a kernel by name, or raise AttributeError."""
     if name not in kernels:
         from tilec_runtime.model.suggest import did_you_mean  # for the message alone
 

@@ -1,4 +1,4 @@
-"""The launch core (`_core/`) for launchers: their base type and their tables of plans."""
+"""The launch core for launchers: their base type and their tables of plans."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class PlainLauncher:
 
 
 def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | None:
-    """Return an empty table of plans for a launcher, or None if Python makes its launches."""
+    """Return an empty table of plans, or None if Python makes all launches."""
     target = None if CORE is None else driver.launch_target(ordinal)
     if CORE is None or target is None:
         return None

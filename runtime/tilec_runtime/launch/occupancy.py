@@ -1,4 +1,4 @@
-"""Occupancy of a launch by the driver's count, for choosing grid and block before launching."""
+"""Occupancy of a launch by the driver's count, to choose grid and block."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def residency(
     site: Site,
     grid: tuple[GridWish, ...] = (),
 ) -> Residency:
-    """Count the blocks and clusters that the device holds of a launch with these arguments.
+    """Count the blocks and clusters of a launch that the device holds.
 
     The image is loaded for it; nothing is enqueued.
 
@@ -127,7 +127,7 @@ def held_of(
 
 
 def _block(shape: LaunchShape, image: ImageInfo) -> tuple[int, int, int]:
-    """Return the block that the device runs: for a tile kernel, the one its compiler chose."""
+    """Return the block that the device runs; a tile kernel's compiler chose it."""
     if is_tile(image) and image.required_block:
         return dim3(image.required_block)
     return shape.block

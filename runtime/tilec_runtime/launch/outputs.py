@@ -1,4 +1,7 @@
-"""Outputs that a call of an operator leaves out, allocated with the library of its inputs."""
+"""Outputs that a call of an operator leaves out, and their allocation.
+
+The library of the inputs allocates them.
+"""
 
 from __future__ import annotations
 
@@ -229,7 +232,7 @@ class Outputs:
 
 @functools.lru_cache(maxsize=MOST_TYPES)
 def library_of(cls: type) -> Library | None:
-    """Return how to allocate arrays like those of a type, or None for an unsupported library."""
+    """Return how to allocate arrays like those of a type, or None."""
     libraries = libraries_of(cls)
     for name, make in (("torch", _torch), ("cupy", _cupy), ("numpy", _numpy)):
         if name in libraries:

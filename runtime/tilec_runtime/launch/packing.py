@@ -1,4 +1,4 @@
-"""Packs kernel arguments into one block: the values that change at each launch, and the others."""
+"""Packs kernel arguments into one block, of which each launch writes a part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDER = "pass parts of the tensor whose extents and strides fit, or build the ke
 
 
 class ArgumentBlock:
-    """Memory for the arguments of one launch: the values, and the array of their addresses.
+    """The argument values of one launch, and the array of their addresses.
 
     The driver reads the array.
 
@@ -35,7 +35,7 @@ class ArgumentBlock:
     __slots__ = ("_array", "_pin", "address", "values")
 
     def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
-        """Lay out a block: `template` has the constant values, `offsets` each argument's place."""
+        """Lay out a block from its constant values and the arguments' offsets."""
         self.values = bytearray(template or 1)  # a kernel may have no arguments
         self._pin = (ctypes.c_char * len(self.values)).from_buffer(
             self.values
@@ -143,7 +143,7 @@ class Packing:
 
 
 def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, int, int]]:
-    """Yield (place, type, bytes, alignment) of each type in which a parameter is packed.
+    """Yield (place, type, bytes, alignment) of each type a parameter is packed in.
 
     Tensors are left out. Every parameter is packed in its own type too, even if no kernel argument
     has it: packing checks its range.
@@ -189,7 +189,7 @@ class Layout:
 
 
 def _constant(call: Call, slot: AbiSlot, value: Any) -> bytes:
-    """Return the bytes of an argument that has the same value in every launch of the plan.
+    """Return the bytes of an argument that is the same in all launches of a plan.
 
     Raises:
         LayoutError: its type cannot hold the value.

@@ -1,4 +1,4 @@
-"""Launch plans, which later calls with the same key repeat, and a launcher's cache of them."""
+"""Launch plans, which later calls with the same key repeat, and their cache."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class LaunchPlan:
         addresses: tuple[int, ...],
         native: bool,
     ) -> None:
-        """Keep the results of `prepare`; `addresses` are the slots of the tensors' addresses."""
+        """Keep the results of `prepare`.
+
+        `addresses` are the slots of the tensors' addresses.
+        """
         self.variant, self.function, self.steps, self.native = variant, function, steps, native
         self.cluster, self.cooperative = shape.cluster, shape.cooperative
         self.programmatic = shape.programmatic

@@ -1,4 +1,4 @@
-"""Turns a call into a plan: every check in order, the variant, the image, the launch shape."""
+"""Turns a call into a plan: all checks in order, variant, image, launch shape."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Site:
         )
 
     def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:
-        """Return the entry point of an image; compile (if needed) and load it at its first use.
+        """Return the entry point of an image; its first use compiles and loads it.
 
         Raises:
             BundleError: the bytes of the image are damaged.
@@ -275,7 +275,10 @@ def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFuncti
 
 
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
-    """Describe a launch for its driver; include the tensors if the driver runs kernels itself."""
+    """Describe a launch for its driver.
+
+    The tensors are included if the driver runs kernels itself.
+    """
     contract = call.contract
     slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
@@ -331,7 +334,7 @@ def explain(
     site: Site,
     grid: tuple[GridWish, ...] = (),
 ) -> Explanation:
-    """Check a call and explain which variant and image a launch would take; load nothing.
+    """Check a call and explain which variant and image it takes; load nothing.
 
     Raises:
         LaunchError: the call is refused.

@@ -59,7 +59,7 @@ _UNARY: dict[int, Callable[[int], int]] = {NEG: operator.neg, NOT: operator.not_
 
 
 def fits(value: int, bits: int) -> bool:
-    """Whether a number fits a signed integer of `bits` bits, or an unsigned one of `-bits`."""
+    """Whether a number fits `bits` bits (signed), or `-bits` bits (unsigned)."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if bits > 0 else 0 <= value < 1 << -bits
 
 
@@ -123,7 +123,7 @@ class Trace:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The program. Pinned slots come first, because most calls differ in them."""
+        """The program. Pinned slots come first: they reject other calls soonest."""
         pins = ((*code, (CONST, value), (EQ, 0), (CHECK, 0)) for code, value in self._pins.items())
         return (*(step for pin in pins for step in pin), *self._steps)
 
@@ -171,12 +171,18 @@ def _traced(trace: Trace, code: Code, value: int) -> Any:
 
 
 def concrete(number: int | TracedInt) -> int:
-    """Return the value of a number without a guard: for messages, or where a guard exists."""
+    """Return the value of a number without a guard.
+
+    Use it for messages, or if a guard exists already.
+    """
     return number.value if isinstance(number, TracedInt) else number
 
 
 def all_hold(conditions: Iterable[int | TracedInt]) -> bool:
-    """Decide whether all conditions hold. If some fail, the plan does not depend on which."""
+    """Decide whether all conditions hold.
+
+    If some fail, the plan does not depend on which.
+    """
     deciding = [each for each in conditions if isinstance(each, TracedInt) or not each]
     if all(map(concrete, deciding)):
         return all(map(bool, deciding))

@@ -1,4 +1,4 @@
-"""Readiness of a module before its first launch: machine code of each variant, loaded images."""
+"""Readiness before the first launch: machine code of each variant, loaded images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 def choices(kernel: KernelInfo, device: DeviceFacts) -> Iterator[tuple[VariantInfo, Choice]]:
-    """Yield every variant that launches on a device may take, with the choice among its images."""
+    """Yield every variant that a device may run, with its choice of an image."""
     for variant in for_device(kernel, device).variants:
         yield variant, choose_image(variant.images, device)
 

@@ -1,4 +1,4 @@
-"""Launches of kernels that need scratch memory: each allocates its own, in stream order."""
+"""Launches that need scratch memory: each allocates its own, in stream order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def with_scratch(
     sizes: Sequence[tuple[int, int]],
     kernel: str,
 ) -> Callable[[LaunchShape, int], LaunchCall]:
-    """Return a `bind` whose launches allocate scratch memory, and free it in stream order.
+    """Return a `bind` whose launches allocate and free scratch memory.
+
+    Both happen in stream order.
 
     Args:
         bind: binds the launch alone.

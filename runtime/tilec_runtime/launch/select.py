@@ -1,4 +1,7 @@
-"""Chooses the variant of a call: the point of the matrix, then the first assumptions that hold."""
+"""Chooses the variant of a call.
+
+The point of the matrix is settled first; then the first variant whose assumptions hold is taken.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ class Settled:
 
 
 def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str, str]:
-    """Settle every axis of a call, check the call at that point, and choose the variant.
+    """Settle every axis of a call, check the call there, and choose the variant.
 
     The signature was checked before. For a kernel with a tuning table or rules, return the origins
     of the axes settled so far; `tuned.settle_in_turn` settles the others.
@@ -102,7 +105,7 @@ def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
 
 
 def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
-    """Settle the axes of the kernel's tiles from the partitions that a call passes as outputs.
+    """Settle the axes of the kernel's tiles from partitions passed as outputs.
 
     Raises:
         LayoutError: two outputs disagree, or no variant with such a tile was built.
@@ -160,7 +163,7 @@ def _take_lists(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
 
 
 def select_variant(call: Call) -> tuple[Considered, ...]:
-    """Return the variants considered for a checked call, in order; the last one is taken.
+    """Return the variants considered for a call in order; the last is taken.
 
     Raises:
         VariantError: the arguments satisfy the assumptions of no variant at this point of the
@@ -193,7 +196,7 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
 
 
 def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantError:
-    """Return the error for a point of the matrix that was not built; list those that were."""
+    """Return the error for a point that was not built; list those that were."""
     point = _listed(axes)
     built = "; ".join(
         dict.fromkeys(_listed(dict(variant.axes)) for variant in contract.info.variants)
@@ -209,7 +212,7 @@ def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantErro
 def require_built(
     contract: Contract, pinned: Mapping[str, AxisValue], axes: Mapping[str, AxisValue]
 ) -> None:
-    """Check that variants with these axis values exist among those of a restricted launcher.
+    """Check that a restricted launcher has variants with these axis values.
 
     Raises:
         VariantError: an axis does not exist, a value was not built or contradicts `pinned`, or no
@@ -227,7 +230,7 @@ def require_options(
     hints: Mapping[str, int],
     facts: DeviceFacts | None = None,
 ) -> tuple[VariantInfo, ...]:
-    """Return the variants with these axis values that were built with these compiler hints.
+    """Return the variants with these axis values and these compiler hints.
 
     Args:
         contract: the kernel's launch contract.
@@ -274,7 +277,10 @@ def _no_options(
     built: Sequence[Mapping[str, int]],
     facts: DeviceFacts | None,
 ) -> VariantError:
-    """Return the error for hints that no image was built with; it lists the hints in `built`."""
+    """Return the error for hints that no image was built with.
+
+    It lists the hints in `built`.
+    """
     from tilec_runtime.model.suggest import did_you_mean
 
     name = contract.name
@@ -302,9 +308,10 @@ def _listed(values: Mapping[str, object]) -> str:
 
 
 def for_device(info: KernelInfo, facts: DeviceFacts) -> KernelInfo:
-    """Return the kernel with the variants that a device can run, if its axes differ by target.
+    """Return the kernel with the variants that a device can run.
 
-    Prefer variants with machine code to those that would have to be compiled at load.
+    This concerns only kernels whose axes differ by target. Prefer variants with machine code to
+    those that would have to be compiled at load.
     """
     default = dict(info.default)
     if not any(axis not in default and info.by_device(axis) for axis in info.choices):
@@ -316,7 +323,7 @@ def for_device(info: KernelInfo, facts: DeviceFacts) -> KernelInfo:
 
 
 def narrowed(info: KernelInfo, variants: tuple[VariantInfo, ...]) -> KernelInfo:
-    """Return a kernel with some of its variants; its axes keep the values of those variants."""
+    """Return a kernel with some of its variants, and only their axis values."""
     points = [dict(variant.axes) for variant in variants]
 
     def left(name: str, value: AxisValue) -> bool:
@@ -341,7 +348,10 @@ def _lies_at(variant: VariantInfo, point: Mapping[str, AxisValue]) -> bool:
 
 
 def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str, int]]:
-    """Return the hints of the image that a device would take; without a device, of every image."""
+    """Return the hints of the image that a device takes.
+
+    Without a device, return those of every image.
+    """
     if facts is None:
         return [variant.hints_of(image.target) for image in variant.images]
     image = choose_image(variant.images, facts).image
@@ -357,7 +367,7 @@ def _other_tensors(call: Call, variant: VariantInfo) -> str:
 
 
 def _demands(call: Call, variant: VariantInfo) -> Iterator[tuple[int, str, tuple[Any, ...]]]:
-    """Yield each assumption of a variant: whether it holds, and the reason if it does not."""
+    """Yield each assumption of a variant: whether it holds, and why not."""
     for fact in variant.assume:
         if fact.absent:
             continue

@@ -1,4 +1,4 @@
-"""Steps through a launch on the cpu device, operation by operation, in the calling thread."""
+"""Steps through a launch on the cpu device, in the calling thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def step_launch(
     site: Site,
     block: Coordinates | Sequence[Coordinates],
 ) -> Stepper:
-    """Check a call as a launch does; return the stepper through its blocks. Nothing is enqueued.
+    """Check a call as a launch does; return the stepper through its blocks.
+
+    Nothing is enqueued.
 
     Raises:
         LaunchError: the call would be refused.

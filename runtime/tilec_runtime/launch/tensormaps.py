@@ -1,4 +1,7 @@
-"""Arguments that are tensor maps: checked with a plan, encoded by the driver per tensor address."""
+"""Arguments that are tensor maps.
+
+They are checked with a plan. The driver encodes one for each tensor address.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ Encode = Callable[[int], bytes]
 
 
 def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
-    """Return an argument's place among the tensors, and the function from address to tensor map.
+    """Return an argument's place among the tensors, and the encoder of its maps.
 
     Only the address changes within a plan.
 

@@ -1,4 +1,4 @@
-"""Checks of kernels whose blocks own regions of outputs: the grid, partitions into tiles."""
+"""Checks of kernels whose blocks own regions of outputs: grid and partitions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def check_counts(call: Call, grid: Dim3) -> None:
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
-    """Check that partitions are mapped to at least as many blocks as the kernel's own grid has.
+    """Check that partitions are mapped to as many blocks as the grid has, or more.
 
     With fewer blocks, tiles stay unwritten unless blocks go on to further tiles. Only blocks of
     kernels that share regions are known to do so.
@@ -154,7 +154,7 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
 
 
 def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
-    """Check that no two blocks own one region on the grid a caller gives instead of the kernel's.
+    """Check that no two blocks own one region on a grid that a caller gives.
 
     Args:
         call: the call.

@@ -1,4 +1,4 @@
-"""Settles a call's axes by the tuning table, the rules, the default, or any variant that fits."""
+"""Settles a call's axes by tuning table, rules, default, or any fitting variant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilec_runtime.model.table import Lookup, Point, look_up, same_point
 
 
 def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
-    """Settle the axes that caller and arguments leave open, check the call, choose the variant.
+    """Settle the open axes, check the call there, and choose the variant.
 
     Args:
         call: the call; its axes are settled in place.
@@ -47,7 +47,7 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
 
 
 def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
-    """Yield the points that a call may take, best first, each once, with its source and reason."""
+    """Yield the points that a call may take, best first, with source and reason."""
     contract, settled = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:

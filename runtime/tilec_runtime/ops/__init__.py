@@ -1,1 +1,1 @@
-"""Device operations: lazy descriptions of device work, their combinators, and ways to run them."""
+"""Device operations: lazy device work, combinators, and ways to run it."""

@@ -181,7 +181,7 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         return value
 
     def future(self) -> DeviceFuture[T_co]:
-        """Enqueue it on a stream of the current policy, and return the future of its result.
+        """Enqueue it on a stream of the current policy; return a future of its result.
 
         Raises:
             UsedOpError: it was used before.

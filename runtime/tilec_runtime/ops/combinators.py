@@ -156,7 +156,7 @@ def zip_ops(
 @overload
 def zip_ops(*ops: DeviceOp[A]) -> DeviceOp[tuple[A, ...]]: ...
 def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
-    """Return an op that runs several ops in order on one stream, and returns a tuple of results.
+    """Return an op that runs ops in order on one stream, and returns a tuple.
 
     Raises:
         CallError: an argument is not an op.

@@ -1,4 +1,4 @@
-"""The context of an op while it runs: its stream, its memory, the objects it keeps alive."""
+"""The context of an op while it runs: stream, memory, objects kept alive."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class ExecutionContext:
         """
 
     def run(self, op: Runnable[T]) -> T:
-        """Enqueue another op as a part of this one; return its result, ready in stream order.
+        """Enqueue another op as a part of this one; return its result.
+
+        The result is ready in stream order.
 
         Raises:
             UsedOpError: it was used before.
@@ -178,7 +180,9 @@ class ExecutionContext:
         self._copy("memcpy_htod_async", address, np.ascontiguousarray(host), CopyKind.TO_DEVICE)
 
     def memcpy_dtoh_async(self, host: np.ndarray[Any, Any], address: int) -> None:
-        """Copy device memory to a C-contiguous NumPy array, in stream order; keep the array alive.
+        """Copy device memory to a C-contiguous NumPy array, in stream order.
+
+        The array is kept alive.
 
         Raises:
             TensorError: `host` is not an array, is read-only, or is not C-contiguous.
@@ -234,7 +238,9 @@ class ExecutionContext:
         self.line.busy[id(self)] = threading.get_ident()
 
     def finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
-        """End the execution, and return the mark behind it. `release` gives up the kept objects.
+        """End the execution, and return the mark behind it.
+
+        `release` gives up the kept objects.
 
         Args:
             failed: whether to free the memory that it allocated.
@@ -251,7 +257,10 @@ class ExecutionContext:
         return self.mark()
 
     def abandon(self) -> None:
-        """End an execution that failed. Raise nothing, so that the failure itself is reported."""
+        """End an execution that failed.
+
+        Nothing is raised, so that the failure itself is reported.
+        """
         try:
             mark = self.finish(failed=True)
         except TilecError:  # the device is lost, so no work uses memory any more

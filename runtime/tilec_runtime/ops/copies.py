@@ -1,4 +1,4 @@
-"""Ops that copy the contents of a tensor in stream order, on its device and to the host."""
+"""Ops that copy a tensor's contents in stream order: on its device, to the host."""
 
 from __future__ import annotations
 
@@ -166,12 +166,12 @@ def copy_boxes(
 
 
 def on_host(tensor: Described) -> bool:
-    """Return whether a tensor of the cpu device lies in another library's memory (NumPy's)."""
+    """Return whether a tensor of the cpu device is in another library's memory."""
     return tensor.storage.ordinal == ON_CPU and tensor.storage.foreign
 
 
 def packed_error(name: str) -> TensorError:
-    """Return the error for a copy of packed elements to an array with one element per byte."""
+    """Return the error for a copy of packed elements to one element per byte."""
     return TensorError(
         f"elements of {name} share bytes, and a device does not copy them to an array that is there and has one in each byte",
         fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first',

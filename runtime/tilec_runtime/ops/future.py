@@ -1,4 +1,4 @@
-"""DeviceFuture: the result of an enqueued op, for which threads and tasks can wait."""
+"""DeviceFuture: the result of an enqueued op, which threads and tasks await."""
 
 from __future__ import annotations
 
@@ -181,7 +181,10 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         return f"<DeviceFuture {state}: {self.label}>"
 
     def _begin(self, work: Work[T], stream: int) -> None:
-        """Let a completion thread hold this future and its arguments until the work is done."""
+        """Let a completion thread hold this future until the work is done.
+
+        The future holds the arguments.
+        """
         self._work = work
         self._callback = _Callback(self)
         COMPLETIONS.watch(work[2], stream, self._callback)
@@ -203,7 +206,10 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
 
 
 def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
-    """Enqueue an op, and let other tasks run until it is done; poll first, for small ops."""
+    """Enqueue an op and let other tasks run until it is done.
+
+    For small ops, poll first.
+    """
     refuse_nested(op)
     stream = stream_of(current_policy())
     work = enqueue(op, stream)
@@ -256,7 +262,10 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
 
 
 async def _wait(future: DeviceFuture[Any]) -> None:
-    """Let other tasks of the running loop (trio or asyncio) run until a future is done."""
+    """Let other tasks of the running loop run until a future is done.
+
+    The loop is trio's or asyncio's.
+    """
     trio = sys.modules.get("trio")
     event: Any = None
     if trio is not None:

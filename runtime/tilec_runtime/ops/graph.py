@@ -1,4 +1,4 @@
-"""CUDA graphs: work that is captured once, with all that it uses, and replayed by one call."""
+"""CUDA graphs: work captured with all that it uses, and replayed by one call."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Replays(Uncopied, Generic[T]):
         self._enqueue(self.stream.driver, ordinal, handle)
 
     def update(self, op: Op[U]) -> U:
-        """Run an op on the graph's stream without waiting: it copies new contents to inputs.
+        """Run an op on the graph's stream without waiting, to copy to the inputs.
 
         Its result is returned at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Later
         replays wait for it.
@@ -173,7 +173,10 @@ class Replays(Uncopied, Generic[T]):
                 self._refuse_captured()
 
     def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
-        """Return the state for a replay; refuse another device and a stream captured by tilec."""
+        """Return the state for a replay.
+
+        Another device, and a stream captured by tilec, are refused.
+        """
         state = self._open("replayed")
         if driver is not state.driver or ordinal != state.ordinal:
             what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
@@ -200,7 +203,9 @@ def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> No
 
 
 class _State:
-    """The resources of an open graph. When it is finalized, the driver lets replays finish.
+    """The resources of an open graph.
+
+    At its finalization, the driver lets replays finish.
 
     Attributes:
         driver, ordinal: the driver and the device.

@@ -1,4 +1,7 @@
-"""Captures ops into a graph, on an internal stream: a failed capture leaves all streams usable."""
+"""Captures ops into a graph, on an internal stream.
+
+A failed capture then leaves all other streams usable.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ T = TypeVar("T")
 
 
 class CaptureContext(ExecutionContext):
-    """The context of an op that is captured: its work runs at each replay, and not now.
+    """The context of a captured op: its work runs at each replay, and not now.
 
     Attributes:
         recording: everything that the graph will own.
@@ -49,7 +52,7 @@ class CaptureContext(ExecutionContext):
         self.recording.touch(storage, write=False)
 
     def writes(self, storage: Storage) -> None:
-        """Write memory: replays wait for its last write, and for all reads since, on any stream."""
+        """Write memory: replays wait for its last write, and for all later reads."""
         self.recording.touch(storage, write=True)
 
     def wait_for(self, mark: Mark) -> None:
@@ -99,7 +102,10 @@ class CaptureContext(ExecutionContext):
 
 
 class CapturedMark(Mark):
-    """A mark in a graph that is being captured. Only work of the same capture can come after it."""
+    """A mark in a graph that is being captured.
+
+    Only work of the same capture can come after it.
+    """
 
     __slots__ = ("_recording",)
 
@@ -175,7 +181,9 @@ class Capture:
         return cls(stream.driver, stream.device)
 
     def run(self, op: Runnable[T]) -> T:
-        """Capture an op and return its result, which replays write. A failure ends the capture.
+        """Capture an op and return its result, which replays write.
+
+        A failure ends the capture.
 
         Raises:
             UsedOpError: the op was used before.
@@ -220,7 +228,10 @@ class Capture:
 
 @contextlib.contextmanager
 def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
-    """Create an internal stream for a block; a failed capture then leaves other streams usable."""
+    """Create an internal stream for a block.
+
+    A failed capture then leaves other streams usable.
+    """
     stream = driver.create_stream(ordinal)
     try:
         yield stream

@@ -139,7 +139,7 @@ class HoldingOp(DeviceOp[T_co]):
             self._end()
 
     def _ready(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        """Return the arguments on the device of the context, with ops replaced by their results.
+        """Return the arguments, with ops replaced by their results.
 
         If there are ops, the claims end here, because a result may share memory with another
         argument.

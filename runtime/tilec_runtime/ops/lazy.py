@@ -1,4 +1,4 @@
-"""Launchers as ops: `package.ops.NAME(...)` and `module.ops.NAME(...)` describe a launch.
+"""Launchers as ops: `package.ops.NAME(...)` and `module.ops.NAME(...)`.
 
 The op runs the launch later, and returns its arguments.
 """
@@ -82,7 +82,10 @@ class Origin:
         load: Callable[[DeviceDriver, int], Launcher],
         pinned: Axes,
     ) -> None:
-        """Keep functions that return the contract (no device needed) and load the launcher."""
+        """Keep functions that return the contract and load the launcher.
+
+        The contract needs no device.
+        """
         self._find_contract = contract
         self._load = load
         # Typed, because True and 1 are different axis values.
@@ -249,7 +252,7 @@ class LazyLaunch(HoldingOp[R_co]):
         return self
 
     def options(self, *args: Any, **hints: Any) -> Self:
-        """Launch a variant that was built with these compiler hints: `options(occupancy=4)`.
+        """Launch a variant with these compiler hints: `options(occupancy=4)`.
 
         Raises:
             VariantError: no variant was built with them for any target; the message names the hints
@@ -293,7 +296,7 @@ class LazyLaunch(HoldingOp[R_co]):
 
 @final
 class LazyLaunchers:
-    """The launchers of a module as functions that return ops: `module.ops.add(z, x, y)`."""
+    """A module's launchers as functions that return ops: `module.ops.add(z, x, y)`."""
 
     def __init__(
         self, kernels: Mapping[str, Launcher], named: Callable[[str, object], Launcher]
@@ -327,7 +330,7 @@ class LazyLauncher:
     """A kernel, as a function that returns ops."""
 
     def __init__(self, launcher: Launcher) -> None:
-        """Use `Module.ops`, or pass a launcher, which may be restricted to variants.
+        """Wrap a launcher, which may be restricted to variants; `Module.ops` does so too.
 
         Raises:
             CallError: `launcher` is not a launcher.

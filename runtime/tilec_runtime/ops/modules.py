@@ -1,4 +1,7 @@
-"""Modules of kernels without a bundle (cubin, PTX, fatbin, Tile IR), and their functions."""
+"""Modules of kernels without a bundle, and their functions.
+
+A module is a cubin, PTX, a fatbin or Tile IR.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
 
 
 def _entries(data: bytes) -> tuple[Entry, ...]:
-    """Return the entry points of a cubin or PTX; empty for images that do not list them."""
+    """Return the entry points of a cubin or PTX; none for other images."""
     if data.startswith(_ELF):
         return read_cubin(data).kernels
     if data.startswith((_FATBIN, _TILE_IR)):
@@ -174,8 +177,7 @@ class KernelFunction(Uncopied):
         symbol: its name.
         params: dtypes of its parameters (`ptr` for addresses), or None if unknown.
         sizes: bytes of its parameters, or None if unknown.
-        aligned: required alignment of addresses by the parameter's place, if PTX declares it (`.ptr
-            .align 16`).
+        aligned: required alignment of addresses, by the parameter's place, if PTX declares one.
     """
 
     def __init__(
@@ -212,7 +214,7 @@ class KernelFunction(Uncopied):
         symbol: str = "function",
         params: tuple[str, ...] | None = None,
     ) -> KernelFunction:
-        """Return a function that another library looked up; that library keeps its module loaded.
+        """Return a function of another library, which keeps its module loaded.
 
         Args:
             handle: a `CUfunction`, or its number.

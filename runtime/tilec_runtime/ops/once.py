@@ -1,4 +1,4 @@
-"""An execution that several ops share: it runs once, and each of them gets its result."""
+"""An execution that several ops share: it runs once, and all get its result."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LOCK = ForkLock()
 
 
 class SharedExecution(Generic[T]):
-    """An op that its first user executes on its own stream; the streams of the others wait for it.
+    """An op that its first user executes on its own stream.
 
-    An error is kept, and raised again for every user.
+    The streams of the other users wait for it. An error is kept, and raised again for every user.
 
     Attributes:
         op: the op; None once it was executed.
@@ -62,7 +62,10 @@ class SharedExecution(Generic[T]):
             return take(cast("T", self.result))
 
     def require_here(self, ctx: ExecutionContext) -> None:
-        """Check that the op may run here, if it has not run; a refusal leaves it to other users."""
+        """Check that the op may run here, if it has not run.
+
+        A refusal leaves it to other users.
+        """
         with _LOCK:
             if self.op is not None:
                 try:

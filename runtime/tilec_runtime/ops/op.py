@@ -1,4 +1,4 @@
-"""DeviceOp: lazy work for a device that runs once; its combinators; the graphs that replay it.
+"""DeviceOp: lazy work for a device; its combinators; graphs that replay it.
 
 Each of these classes creates the others, so they live in one module.
 """
@@ -49,9 +49,10 @@ _SHOWN, _LONGEST = 4, 80
 
 
 class DeviceOp(Op[T_co]):
-    """Work for a device, with a result of type `T`. It runs once; building it does no device work.
+    """Work for a device, with a result of type `T`.
 
-    To write an op, derive a class with fields and `_execute`; it may be a dataclass.
+    It runs once; building it does no device work. To write an op, derive a class with fields and
+    `_execute`; it may be a dataclass.
     """
 
     __slots__ = ()
@@ -65,7 +66,9 @@ class DeviceOp(Op[T_co]):
         return self.graph_on(stream_of(current_policy()))
 
     def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph: its functions run now, device work runs at each replay.
+        """Capture it into a CUDA graph.
+
+        Its functions run now; device work runs at each replay.
 
         Args:
             stream: the default stream of replays; nothing runs there now.
@@ -98,7 +101,10 @@ class DeviceOp(Op[T_co]):
         return self._chain(_UNCHECKED, function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
-        """Apply a function to the result on the host; the device may not have computed it yet."""
+        """Apply a function to the result on the host.
+
+        The device may not have computed the result yet.
+        """
         return self._chain("map", function)
 
     def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
@@ -204,7 +210,7 @@ class DeviceOp(Op[T_co]):
     @overload
     def unshare(self: DeviceOp[T]) -> DeviceOp[T]: ...
     def unshare(self: DeviceOp[Any]) -> DeviceOp[Any]:
-        """Continue with the owned tensor of a single share, or with any other result unchanged.
+        """Continue with the owned tensor of a single share; pass other results through.
 
         Raises:
             OwnershipError: when it runs, there are other owners.
@@ -222,7 +228,10 @@ class DeviceOp(Op[T_co]):
         return self._step("reinterpret", dtype, *shape)
 
     def view(self: DeviceOp[steps.Views[U]], *shape: Any) -> DeviceOp[U]:
-        """Continue with a read-only view of the tensor, or a writable one of a mutable borrow."""
+        """Continue with a view of the tensor.
+
+        It is read-only, or writable for a mutable borrow.
+        """
         return self._step("view", *shape)
 
     def partition(self: DeviceOp[steps.Partitions[U]], *tile: Any) -> DeviceOp[U]:
@@ -248,9 +257,9 @@ class DeviceOp(Op[T_co]):
     def to_host(
         self: DeviceOp[steps.ReadsOut], *, out: np.ndarray[Any, Any] | None = None
     ) -> DeviceOp[np.ndarray[Any, Any]]:
-        """Continue with the contents of the tensor as a NumPy array, complete when the op is.
+        """Continue with the tensor's contents as a NumPy array.
 
-        See `tilec_runtime.api.to_host`.
+        The array is complete when the op is. See `tilec_runtime.api.to_host`.
         """
         return self._chain("to_host", lambda found: steps.having(found, "to_host").to_host_op(out))
 
@@ -372,10 +381,10 @@ class Chain(DeviceOp[Any]):
 
 @final
 class SharedOp(DeviceOp[T]):
-    """An op for any number of users on any thread. Its source runs once; all users get the result.
+    """An op for any number of users on any thread.
 
-    Every user gets a `SharedTensor` of its own for a tensor, alone or in a tuple. Other results are
-    passed unchanged.
+    Its source runs once, and all users get the result. Every user gets a `SharedTensor` of its own
+    for a tensor, alone or in a tuple. Other results are passed unchanged.
     """
 
     def __init__(self, once: SharedExecution[T], name: str) -> None:

@@ -1,4 +1,4 @@
-"""Scheduling policies, which pick the streams of ops; the defaults of a thread or task."""
+"""Scheduling policies, which pick the streams of ops; thread and task defaults."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _first: Device | None = None
 
 
 def current_device() -> Device:
-    """Return the device of the innermost `use_device`, else of `set_default_device`, else device 0.
+    """Return the device of `use_device`, else of `set_default_device`, else device 0.
 
     Raises:
         NoDeviceError: no device was set, and there is no GPU.
@@ -108,7 +108,7 @@ def current_device() -> Device:
 
 
 def current_policy() -> SchedulingPolicy:
-    """Return the policy of the innermost `use_policy` or `use_device`, else the default device's.
+    """Return the policy of `use_policy` or `use_device`, else the default device's.
 
     Raises:
         NoDeviceError: no device was set, and there is no GPU.
@@ -131,7 +131,7 @@ def default_policy(device: Device) -> SchedulingPolicy:
 
 
 def set_default_device(device: DeviceLike | None) -> None:
-    """Set the default device of the process, for all threads and tasks outside of `use_device`.
+    """Set the process's default device, which applies outside of `use_device`.
 
     None resets it to device 0.
 

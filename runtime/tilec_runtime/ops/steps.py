@@ -1,4 +1,4 @@
-"""Functions of chain steps on the host, and protocols of results whose methods ops offer.
+"""Functions of chain steps, and protocols of results with methods that ops offer.
 
 For example, `op.reshape(4)` is an op for `result.reshape(4)`.
 """

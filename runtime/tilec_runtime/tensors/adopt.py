@@ -1,4 +1,4 @@
-"""Memory of other owners as tensors of tilec: of another library's tensor, or at an address."""
+"""Memory of other owners as tensors: another library's, or at an address."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DESCRIBE = "look at its __cuda_array_interface__ or its DLPack capsule"
 def adopt(
     source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
 ) -> tuple[Storage, TensorFacts]:
-    """Adopt the memory of another library's tensor; keep that tensor until the last use.
+    """Adopt another library's tensor, which is kept until the last use.
 
     Args:
         source: any object with DLPack, `__cuda_array_interface__` or NumPy's protocol.

@@ -1,4 +1,4 @@
-"""Device memory without ownership checks: enough to run kernels without a framework."""
+"""Device memory without ownership checks, to run kernels without a framework."""
 
 from __future__ import annotations
 
@@ -148,7 +148,10 @@ class DeviceBuffer(Exposed, Uncopied):
         return self._ptr
 
     def _expose(self, what: str) -> tuple[Any, int | None]:
-        """Check that the buffer was not freed. Readers have to wait for launches themselves."""
+        """Check that the buffer was not freed.
+
+        Readers have to wait for launches themselves.
+        """
         del what
         _ = self.ptr
         return self, self._stream

@@ -1,4 +1,4 @@
-"""The contents of tensors as NumPy arrays: layouts over copied bytes, and copies that wait."""
+"""The contents of tensors as NumPy arrays, and copies that wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GAPS, _FEW = 4, 64 << 10
 
 
 def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> Array:
-    """Copy a tensor's contents to a new array or to `out`; wait for the work that writes it."""
+    """Copy a tensor's contents to a new array or to `out`; wait for writes."""
     storage.sync(write=False)
     layout = byte_layout(facts)
     if not layout.nbytes:
@@ -44,7 +44,7 @@ def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> 
 
 
 def array_over(memory: Array, facts: TensorFacts, layout: ByteLayout) -> Array:
-    """Return an array over bytes in a layout, without a copy unless the dtype is packed."""
+    """Return an array over bytes in a layout; packed elements are copied."""
     import numpy as np
 
     strided = np.lib.stride_tricks.as_strided
@@ -79,7 +79,7 @@ def pinned_bytes(driver: DeviceDriver, ordinal: int, size: int, *, needed: bool 
 def _download(
     driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout
 ) -> tuple[Array, ByteLayout]:
-    """Copy the bytes of a tensor on a GPU, as they lie there or with their gaps closed."""
+    """Copy the bytes of a tensor on a GPU; close wide gaps first."""
     ordinal, stream = facts.device, staging_of(driver, facts.device).stream
     if not has_wide_gaps(layout):
         memory = host.empty_array("u8", (layout.reach,))

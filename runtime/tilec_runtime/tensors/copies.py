@@ -1,4 +1,4 @@
-"""Copies between tensors of any strides, as boxes of bytes for calls of the driver.
+"""Copies between tensors of any strides, as boxes for calls of the driver.
 
 This module knows no device.
 """
@@ -115,7 +115,7 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[CopyCall]:
 
 
 def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
-    """Merge dimensions that are contiguous on both sides; return the target's outermost first."""
+    """Merge dimensions that are contiguous on both sides, the outermost first."""
     dims = [_Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] > 1]
     dims.sort(key=lambda dim: (-dim.target, -dim.source))
     merged: list[_Dim] = []

@@ -1,4 +1,4 @@
-"""The base of all kinds of tensors: metadata, leases, and the facts that launches read."""
+"""The base of all kinds of tensors: metadata, leases, facts for launches."""
 
 from __future__ import annotations
 
@@ -309,7 +309,9 @@ def with_layout(
 
 
 def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, ...]) -> TensorFacts:
-    """Return the facts of the same bytes as another dtype; without a shape, in one dimension.
+    """Return the facts of the same bytes as another dtype.
+
+    Without a shape, the result has one dimension.
 
     Raises:
         TensorError: the number of bytes differs, the tensor is not contiguous, or it is not aligned

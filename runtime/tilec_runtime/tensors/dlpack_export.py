@@ -1,4 +1,4 @@
-"""Makes DLPack capsules through ctypes, by which other libraries read memory of tilec's own.
+"""Makes DLPack capsules through ctypes: other libraries read tilec's memory.
 
 They call a deleter when they are done.
 """
@@ -109,7 +109,7 @@ def _destroy(address: int) -> None:
 
 
 def _end() -> None:
-    """Set a C function as the deleter of all descriptions, at the end of the interpreter.
+    """Set a C function as the deleter of all descriptions, at interpreter exit.
 
     Consumers (JAX) may free descriptions afterwards, when no Python function can run.
     """

@@ -1,4 +1,4 @@
-"""Memory read by NumPy and GPU libraries without a copy, through the array interfaces."""
+"""Memory read by NumPy and GPU libraries through the array interfaces."""
 
 from __future__ import annotations
 

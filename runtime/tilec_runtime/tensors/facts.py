@@ -40,7 +40,10 @@ def is_leased(value: Any) -> bool:
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether a value is an array of another library, whose readers do not wait for launches."""
+    """Whether a value is an array of another library.
+
+    Its readers do not wait for launches.
+    """
     return value is not None and not hasattr(type(value), "_tilec_facts_")
 
 

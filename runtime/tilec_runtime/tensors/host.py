@@ -1,4 +1,4 @@
-"""NumPy arrays on the host's side of a transfer: their dtypes, and their bytes on a device."""
+"""NumPy arrays on the host's side of a transfer: dtypes and bytes."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def dtype_of(array: Array) -> str:
 
 
 def memory_of(array: Array, name: str) -> Array:
-    """Return an array's elements as the bytes of a tensor: dense, and packed if the dtype is.
+    """Return an array's elements as dense bytes of a tensor.
 
-    The result may share the array's memory.
+    Elements of a packed dtype are packed. The result may share the array's memory.
 
     Raises:
         TensorError: the last dimension does not fill bytes.
@@ -95,7 +95,7 @@ def memory_of(array: Array, name: str) -> Array:
 
 
 def paired(codes: Array) -> Array:
-    """Pack elements of four bits in pairs, the first of each in the low half of a byte."""
+    """Pack four-bit elements in pairs, the first in the low half of a byte."""
     pairs: Array = codes[0::2] | codes[1::2] << 4
     return pairs
 
@@ -115,7 +115,7 @@ def array_in(memory: Array, name: str, shape: Shape) -> Array:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return NumPy's dtype for a name of tilec, or that of ml_dtypes if NumPy has none."""
+    """Return NumPy's dtype for a name of tilec, or that of ml_dtypes."""
     import numpy as np
 
     word = DTYPES[name].numpy
@@ -165,7 +165,7 @@ def host_memory(address: int, size: int, *, writable: bool = True, owner: object
 
 
 def shared_array(owner: object, facts: TensorFacts) -> Array:
-    """Return a tensor in host memory as an array that shares it and keeps its owner alive.
+    """Return an array that shares a tensor in host memory and keeps its owner.
 
     This works for dtypes that NumPy itself cannot import, too.
     """

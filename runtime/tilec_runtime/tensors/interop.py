@@ -1,4 +1,4 @@
-"""Tensors read by other libraries without a copy: DLPack, and the array interfaces."""
+"""Tensors read by other libraries without a copy: DLPack, array interfaces."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Exchanged(Exposed, Described):
         return storage, stream
 
     def to_host(self, *, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """Return the contents as a NumPy array of their own, once all work on the tensor is done.
+        """Return the contents as a new NumPy array, once all work on the tensor is done.
 
         A dtype that NumPy does not have comes as an `ml_dtypes` array. `tilec_runtime.api.to_host`
         is the same as an op, which does not wait.

@@ -24,7 +24,10 @@ _PARTS = "release or drop that part first; parts that share no memory may be the
 
 
 class Holder(NamedTuple):
-    """A user of a tensor for messages: its name (`the view`, `the launch of add`) and call site."""
+    """A user of a tensor for messages: its name and call site.
+
+    Examples of names are `the view` and `the launch of add`.
+    """
 
     what: str
     place: Location | None = None
@@ -129,7 +132,10 @@ class Lease(LeaseFields):
         return Lease(parent=self, claim=Claim(who, writes=True, part=part)).acquire()
 
     def acquire(self) -> Lease:
-        """Claim the parent unless this is done; return this lease. Errors are those of `take`."""
+        """Claim the parent unless this is done; return this lease.
+
+        Errors are those of `take`.
+        """
         with LOCK:
             if self.parent is not None and not self.held:
                 self._require_open(self.who)
@@ -159,7 +165,7 @@ class Lease(LeaseFields):
             self._settle()
 
     def require(self, who: Holder) -> None:
-        """Check that a user can use the tensor; acquire the lease again if it was given up.
+        """Check that a user can use the tensor; reacquire a lease that was given up.
 
         Raises:
             BorrowError: it has ended, or another claim conflicts.
@@ -186,9 +192,9 @@ class Lease(LeaseFields):
             raise _conflict(f"the tensor cannot be {verb} {who}", claim)
 
     def move(self, who: Holder) -> None:
-        """Move the tensor to another object; later uses of borrows that were given up then fail.
+        """Move the tensor to another object.
 
-        The caller holds `LOCK`.
+        Later uses of borrows that were given up then fail. The caller holds `LOCK`.
 
         Raises:
             BorrowError: it is in use.

@@ -1,4 +1,4 @@
-"""Tensors cut into tiles that a kernel writes: one tile, or a sequence of tiles, per block."""
+"""Tensors cut into tiles that a kernel writes, one or several per block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Partition(Exchanged, Generic[T]):
     mapped = False
 
     def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
-        """Use the methods of tensors that cut, such as `Tensor.partition`: they check ownership."""
+        """Use `Tensor.partition`, or another method that cuts a tensor."""
         super().__init__(base.storage, base.facts, base.lease)
         self.base = base
         self.tile = _tile(tile)

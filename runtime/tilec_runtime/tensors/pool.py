@@ -160,7 +160,7 @@ class MemPool(Uncopied):
         )
 
     def trim(self, keep: int = 0) -> None:
-        """Return unused memory to the device until the pool holds `keep` bytes, if possible.
+        """Return unused memory to the device down to `keep` bytes, if possible.
 
         Raises:
             CallError: `keep` is not a whole number of bytes, or is negative.
@@ -187,7 +187,7 @@ class MemPool(Uncopied):
 
 @contextlib.contextmanager
 def use_pool(pool: MemPool) -> Iterator[MemPool]:
-    """Let ops that this thread or task runs on the pool's device allocate from the pool.
+    """Let ops that this thread or task runs on its device allocate from a pool.
 
     Raises:
         CallError: `pool` is not a `MemPool`.
@@ -217,7 +217,7 @@ def trim_all(driver: DeviceDriver, ordinal: int) -> None:
 
 
 def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
-    """Return the handle of the innermost `use_pool` for a device, or None for the device's own.
+    """Return the innermost `use_pool`'s handle for a device, or None.
 
     Raises:
         SchedulingError: the pool was closed meanwhile.

@@ -1,4 +1,7 @@
-"""Arithmetic of shapes and strides: reshaping, slicing, tiling. Strides are in elements."""
+"""Arithmetic of shapes and strides: reshaping, slicing, tiling.
+
+Strides are in elements.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ def checked_shape(shape: Any) -> Shape:
 
 
 def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offset: int = 0) -> None:
-    """Check that a tensor of a packed dtype has whole, contiguous bytes in its last dimension.
+    """Check that a tensor of a packed dtype has whole bytes in its last dimension.
+
+    Those bytes have to be contiguous.
 
     Args:
         dtype: tilec's name; a dtype that is not packed passes.
@@ -72,7 +77,9 @@ def is_contiguous(shape: Shape, stride: Shape) -> bool:
 
 
 def reshaped(shape: Shape, stride: Shape, wanted: Any) -> Shape:
-    """Return the new shape of a contiguous tensor; one extent of -1 is computed from the others.
+    """Return the new shape of a contiguous tensor.
+
+    One extent of -1 is computed from the others.
 
     Raises:
         TensorError: the number of elements differs, or the tensor is not contiguous.

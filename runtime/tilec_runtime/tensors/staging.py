@@ -1,4 +1,4 @@
-"""Pinned host memory, which a device copies by itself, and an internal stream for copies."""
+"""Pinned host memory, and an internal stream for copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALLEST, _SLAB, _MOST_KEPT = 64, 1 << 20, 64 << 20
 
 
 class Staging:
-    """The pinned memory of one device, and a stream whose copies wait for no other work.
+    """The pinned memory of one device, and a stream of copies that wait for nothing.
 
     Attributes:
         stream: handle of the stream.
@@ -37,7 +37,7 @@ class Staging:
         self._crowded = False  # whether unused blocks have to be freed
 
     def block(self, size: int, *, needed: bool) -> PinnedBlock | None:
-        """Return pinned memory of at least `size` bytes, or None if the driver has none left.
+        """Return pinned memory of at least `size` bytes, or None if none is left.
 
         Raises:
             DriverError: the driver has none left, and it is `needed`.

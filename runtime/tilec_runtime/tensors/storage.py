@@ -1,4 +1,4 @@
-"""One piece of device memory: its lease, its last uses, and its free after them in stream order."""
+"""One piece of device memory: lease, last uses, and the free after them."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Storage:
         return line_of(self.driver, self.ordinal if ordinal is None else ordinal, stream)
 
     def wait_for_uses(self, line: Line, *, write: bool) -> None:
-        """Make later work on a stream wait for the last write; if it writes, for reads too."""
+        """Make later work on a stream wait for the last write; a write for reads too."""
         for use in self.uses.before(line, write=write):
             mark = mark_behind(self.driver, *use)
             # A writer does not need the results of work that failed, so it goes on.
@@ -166,7 +166,9 @@ class Storage:
             self.use(self.line(stream), write=write, lasting=lasting)
 
     def sync(self, *, write: bool, line: Line | None = None) -> None:
-        """Wait until the host may read or write the memory; raise the failure of work waited for.
+        """Wait until the host may read or write the memory.
+
+        A failure of work waited for is raised.
 
         Args:
             write: whether the host is going to write.
@@ -195,7 +197,7 @@ def allocate_bytes(
     stream: int | None,
     pool: PoolHandle | None = None,
 ) -> int:
-    """Allocate memory and return its address; if that fails, reclaim unused memory and retry.
+    """Allocate memory and return its address; retry after reclaiming unused memory.
 
     With a stream, the memory is allocated in its order; with None, at once.
 
@@ -250,7 +252,7 @@ def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> N
 
 
 def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
-    """Keep the owner of another library's memory alive until its last uses are complete."""
+    """Keep the owner of foreign memory alive until its last uses are complete."""
     if _captured(driver, uses):
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return

@@ -1,4 +1,4 @@
-"""The kinds of tensors: sole owner, one of several owners, read-only view, mutable borrow.
+"""The kinds of tensors: owner, shared owner, read-only view, mutable borrow.
 
 Each kind can create others, so they live in one module.
 """
@@ -35,7 +35,9 @@ class Lendable(Viewable[P]):
     __slots__ = ()
 
     def borrow(self) -> TensorView:
-        """Return a read-only view for a `with` block; until its end, no write or move is allowed.
+        """Return a read-only view for a `with` block.
+
+        Until its end, the tensor can be neither written nor moved.
 
         Raises:
             OwnershipError: the tensor cannot be read.
@@ -151,7 +153,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
     def from_foreign(
         cls, source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
     ) -> Tensor:
-        """Return a tensor in another library's memory; see `tilec_runtime.tensors.adopt.adopt`."""
+        """Return a tensor in another library's memory.
+
+        See `tilec_runtime.tensors.adopt.adopt`.
+        """
         from tilec_runtime.tensors.adopt import adopt
 
         storage, facts = adopt(source, stream=stream, driver=driver)
@@ -170,7 +175,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
         nbytes: int | None = None,
         driver: DeviceDriver | None = None,
     ) -> Tensor:
-        """Return a tensor in memory at an address; see `tilec_runtime.tensors.adopt.adopt_raw`."""
+        """Return a tensor in memory at an address.
+
+        See `tilec_runtime.tensors.adopt.adopt_raw`.
+        """
         from tilec_runtime.tensors.adopt import adopt_raw
 
         storage, facts = adopt_raw(
@@ -225,7 +233,9 @@ class Tensor(Readable, Shares["SharedTensor"]):
         lease.taken[number] = Claim(who, writes=True, moved=True)
 
     def reshape(self, *shape: Any) -> Tensor:
-        """Return the same memory in another shape; this object is moved. One extent may be -1.
+        """Return the same memory in another shape; this object is moved.
+
+        One extent may be -1.
 
         Raises:
             TensorError: the number of elements differs, or the tensor is not contiguous.
@@ -258,7 +268,9 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return SharedTensor(self.move(holder("share")).storage, self.facts)
 
     def partition(self, *tile: Any) -> Partition[Tensor]:
-        """Cut it into tiles that a kernel writes, one per block; it is moved until `unpartition`.
+        """Cut it into tiles that a kernel writes, one per block.
+
+        The tensor is moved until `unpartition`.
 
         Raises:
             TensorError: the tile has another rank, or an extent below 1.
@@ -268,7 +280,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return Partition(self.move(who), tile)
 
     def partition_prefix(self, *tile: Any) -> Partition[Tensor]:
-        """Partition it for kernels with fewer blocks than tiles, which write the first tiles.
+        """Partition it for kernels with fewer blocks, which write the first tiles.
 
         Raises:
             TensorError: the tile has another rank, or an extent below 1.
@@ -280,7 +292,9 @@ class Tensor(Readable, Shares["SharedTensor"]):
     # Borrows
 
     def borrow_mut(self) -> TensorMut:
-        """Return a mutable borrow for a `with` block; until its end, no other use is allowed.
+        """Return a mutable borrow for a `with` block.
+
+        Until its end, no other use is allowed.
 
         Raises:
             OwnershipError: it was moved, or it is leased.
@@ -303,7 +317,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return Partition(TensorMut(self.storage, self.facts, self.claim(who, write=True)), tile)
 
     def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
-        """Check that the tensor can be cut into such tiles; return the holder of the partition."""
+        """Check that the tensor can be cut; return the holder of the partition."""
         Partition.check(self, tile)
         who = holder(what)
         self.require(who)
@@ -326,11 +340,11 @@ class Tensor(Readable, Shares["SharedTensor"]):
 
 
 class TensorMut(Borrow, Lendable["TensorMut"]):
-    """A tensor, or a part of one, borrowed for writing until the `with` block ends or `release`.
+    """A mutable borrow of a tensor or a part of one.
 
-    Its views and slices write too. Each borrows its elements from this borrow. Until a part is
-    released or deleted, the whole borrow cannot be used, and further parts must not share memory
-    with it.
+    It ends with its `with` block, or by `release`. Its views and slices write too. Each borrows its
+    elements from this borrow. Until a part is released or deleted, the whole borrow cannot be used,
+    and further parts must not share memory with it.
     """
 
     __slots__ = ()
@@ -475,7 +489,7 @@ class SharedTensor(Readable):
         self._owners.pop(self._number, None)
 
     def __del__(self) -> None:
-        """Give up ownership, in one atomic step because any thread may finalize the object."""
+        """Give up ownership in one atomic step: any thread may finalize the object."""
         if hasattr(self, "_number"):
             self._owners.pop(self._number, None)
 

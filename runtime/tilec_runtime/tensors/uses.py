@@ -1,4 +1,4 @@
-"""The last uses of one piece of memory per stream, for which the next use has to wait."""
+"""The last uses of one piece of memory, for which the next use has to wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of tensors with views, and the base of tensors whose lease ends with them."""
+"""Bases of tensors with views, and of tensors whose lease ends with them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ class Viewable(Exchanged, Generic[P]):
 
 
 class Borrow(Exchanged):
-    """A tensor whose lease ends with a `with` block, `release`, finalization, or an op."""
+    """A tensor with a lease that ends.
+
+    It ends with a `with` block, `release`, finalization, or an op.
+    """
 
     __slots__ = ()
 
