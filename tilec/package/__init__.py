@@ -1,1 +1,1 @@
-"""Bundle to typed Python package: view model, then text."""
+"""Outputs of a build: bundle, typed Python package, wheel and documents."""

@@ -1,4 +1,4 @@
-"""Write the zip subset that bundles use; `tilec_runtime.bundle.archive` reads it."""
+"""Writer of the zip subset that bundles use; `tilec_runtime.bundle.archive` reads it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import BinaryIO
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import DEFLATED, END, STORED, Member
 
-MAX_FILE = (1 << 32) - 2  # zip counts in 32 and 16 bits without its extensions
+MAX_FILE = (1 << 32) - 2  # without zip64, sizes have 32 bits and member counts 16
 MAX_MEMBERS = (1 << 16) - 2
 _LEVEL = 6
 
 
 class ArchiveWriter:
-    """Writes an archive front to back; equal members give equal bytes."""
+    """Writer of an archive, front to back; equal members give equal bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -29,20 +29,21 @@ class ArchiveWriter:
         return self._hash.hexdigest()
 
     def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
-        """Append a member, deflated unless that makes it longer, or shorter than a reader believes.
-        (A bundle's names ascend.)
+        """Append a member.
+
+        The data is stored if deflating makes it longer, or compresses it beyond the ratio that a
+        reader accepts. The names of a bundle ascend.
 
         Args:
-            name: the member's name, with forward slashes.
-            data: its bytes.
-            deflate: try to; False for what is known to be packed already.
+            name: Name of the member, with forward slashes.
+            data: Bytes of the member.
+            deflate: Whether to try deflating; False for data that is packed already.
 
         Returns:
-            Bytes that the data takes in the archive.
+            Size of the data in the archive, in bytes.
 
         Raises:
-            OverflowError: the archive would be longer, or have more members, than the format can
-                say.
+            OverflowError: The archive exceeds the format's size or number of members.
         """
         method, packed = STORED, data
         if deflate:
@@ -59,7 +60,7 @@ class ArchiveWriter:
         return len(packed)
 
     def close(self) -> None:
-        """Append the central directory (the file itself stays open)."""
+        """Append the central directory; leave the file open."""
         start = self.size
         for member in self._members:
             self._put(member.central_header())

@@ -1,6 +1,4 @@
-"""Docstrings of generated functions: what a kernel says of itself, its arguments, what it requires,
-and its variants.
-"""
+"""Docstrings of generated functions: documentation, arguments, requirements and variants."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def summary(kernel: KernelInfo) -> str:
 
 
 def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
-    """Everything about a kernel, as the method that launches it at once shows it."""
+    """Return the lines of the full docstring, for the method that launches the kernel at once."""
     lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
     lines += [
         "",
@@ -73,7 +71,7 @@ def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, .
 
 
 def op_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
-    """What a kernel does, and its arguments, as the function that gives ops shows it."""
+    """Return the lines of the short docstring, for the function that returns ops."""
     entries = [*_params(kernel, params), *_config(kernel), *_axes(kernel, axes)]
     later = f"Nothing runs yet: this is an op, whose result is its arguments. `Module.{kernel.name}` says what it requires."
     lines = [*paragraph(summary(kernel)), "", *paragraph(later)]
@@ -89,7 +87,7 @@ def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
 
 
 def _list_doc(kernel: KernelInfo, param: Param) -> str:
-    """What a list of arrays takes; empty for any other parameter."""
+    """Return what a list of arrays accepts, or an empty text for any other parameter."""
     counts = kernel.list_counts.get(param.name)
     return f"list of {one_of(counts)} arrays, each: {param_doc(param)}" if counts else ""
 
@@ -124,12 +122,12 @@ def _axes(kernel: KernelInfo, axes: tuple[str, ...]) -> list[str]:
 
 
 def entry(name: str, text: str) -> list[str]:
-    """One argument."""
+    """Return the lines of one argument."""
     return paragraph(f"{name}: {text}", indent="    ", hanging="        ")
 
 
 def param_doc(param: Param) -> str:
-    """What a parameter takes."""
+    """Return what a parameter accepts."""
     facts = []
     match param.kind:
         case ParamKind.TENSOR:
@@ -176,7 +174,7 @@ def _layout(param: Param) -> list[str]:
 
 
 def one_of(values: tuple[AxisValue, ...]) -> str:
-    """Values of an axis in words."""
+    """Format the values of an axis as `1, 2 or 4`."""
     *first, last = map(str, values)
     return f"{', '.join(first)} or {last}" if first else last
 

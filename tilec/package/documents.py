@@ -1,7 +1,7 @@
 """JSON documents about a build: an SBOM or a provenance, each with a seal over its own text.
 
-The seal stands where the format wants a unique id. It is derived from all else in the document, so
-that equal builds give equal bytes, and that a document which was changed is recognized.
+The seal is stored in the field for the document's unique id. It is a digest of the rest of the
+document: equal builds give equal bytes, and a changed document is detected.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from tilec_runtime.model.digest import canonical_json, sha256
 
 SBOM = ".cdx.json"
 PROVENANCE = ".intoto.json"
-# Where the seal of a document stands, by its file's suffix.
+# Path of the seal in a document, by the suffix of the file.
 _SEALS = {
     SBOM: ("serialNumber",),
     PROVENANCE: ("predicate", "runDetails", "metadata", "invocationId"),
 }
 KINDS = {SBOM: "sbom", PROVENANCE: "provenance"}
 MOST = 64 << 20  # bytes
-_MOST_VALUES = 1_000_000  # arrays, objects and items; some 400 images have 10,000
+_MOST_VALUES = 1_000_000  # arrays, objects and items; about 10,000 for 400 images
 
 Document = dict[str, Any]
-"""JSON's object: a whole document, or a part of it."""
+"""JSON object: a whole document, or a part of it."""
 
 Materials = Mapping[tuple[str, str], str]
-"""What a document says went into a build, by kind (`tool`, `source`, `image`, `option`)
-and name; and what came out of it (`subject`)."""
+"""Inputs of a build (`tool`, `source`, `image`, `option`) and its outputs (`subject`), from a
+document, by kind and name."""
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a document's file name; empty where it is none."""
+    """Return the suffix of a document's file name, or an empty text for any other file."""
     return next((suffix for suffix in _SEALS if name.endswith(suffix)), "")
 
 
 def seal(document: Document, suffix: str) -> bytes:
-    """Return a document's text, sealed. What stands in the seal's place is replaced."""
+    """Return the text of a document with its seal; a seal that it already has is replaced."""
     *way, last = _SEALS[suffix]
     inner = document
     for key in way:
@@ -54,7 +54,7 @@ def read_document(path: Path) -> Document:
     """Read a document that `tilec build` wrote.
 
     Raises:
-        BundleError: it cannot be read, or it was changed since.
+        BundleError: The file cannot be read, or was changed since.
     """
     try:
         if path.stat().st_size > MOST:
@@ -66,13 +66,17 @@ def read_document(path: Path) -> Document:
 
 
 def parsed(data: bytes, name: str) -> Document:
-    """Read a document from its bytes; `name` is its file's.
+    """Parse the bytes of a document.
+
+    Args:
+        data: Bytes of the document.
+        name: File name of the document.
 
     Raises:
-        BundleError: it is no document, or its seal is of another text.
+        BundleError: The data is not a document, or does not match its seal.
     """
     suffix = suffix_of(name)
-    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:  # before they take memory
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:  # before parsing takes memory
         raise BundleError(
             f"{name} has more than {_MOST_VALUES} values", cause="it is none of tilec's"
         )
@@ -94,10 +98,10 @@ def parsed(data: bytes, name: str) -> Document:
 
 
 def materials(document: Document) -> Materials:
-    """Return what a document says went into a build.
+    """Return the inputs and outputs of a build, from a document.
 
     Raises:
-        BundleError: a field is missing, or of another type.
+        BundleError: A field is missing, or has another type.
     """
     try:
         digests = dict((_of_sbom if "bomFormat" in document else _of_provenance)(document))

@@ -1,6 +1,6 @@
-"""Standard fatbins, through nvFatbin: one variant's images in one file.
+"""Standard fatbins, through nvFatbin: the images of one variant in one file.
 
-cuobjdump and a C++ program's cuModuleLoad read them.
+cuobjdump and cuModuleLoad read them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from tilec_runtime.errors import CompileError, ToolchainError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import ImageInfo
 
-# Compressed entries are unreadable to drivers that are older than their method, so nothing is
-# compressed.
+# A driver that is older than a compression method cannot read entries compressed with it.
 _OPTIONS = ["-compress=false", "-host=linux"]
 _SUFFIX = {
     TargetKind.CUBIN: "cubin",
@@ -29,13 +28,13 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
     """Return a fatbin of images; equal images give equal bytes in any order.
 
     Args:
-        images: images of one variant with their bytes, one per target: a driver picks by target
-            alone.
+        images: Images of one variant with their bytes, at most one per target. A driver selects by
+            target alone.
 
     Raises:
-        UsageError: there are none, or two for one target.
+        UsageError: There are no images, or two for one target.
         ToolchainError: nvFatbin is missing.
-        CompileError: nvFatbin refuses an image.
+        CompileError: nvFatbin rejects an image.
     """
     ordered = sorted(images, key=lambda image: image[0].target)
     if not ordered:
@@ -111,7 +110,7 @@ def _add(nvfatbin: ModuleType, handle: int, info: ImageInfo, data: bytes) -> Non
 
 
 def _number(target: Target, *, exact: bool) -> str:
-    """Return the architecture for the fatbin; a tile cubin serves exactly its own."""
+    """Return the architecture for the fatbin; a tile cubin runs on exactly its own."""
     if exact and not target.suffix and target.arch.ptx_a is not None:
         return f"{target.number}a"
     return target.number

@@ -1,8 +1,8 @@
-"""The package for Hugging Face's `kernels`: one noarch variant that depends on torch alone.
+"""Package for Hugging Face's `kernels`: one noarch variant that depends on torch alone.
 
-It holds the bundle, a module with a function for each kernel, and copies of the runtime's modules
-that launch, with relative imports: `kernels` loads several versions of a package in one process,
-each from a path of its own.
+The package holds the bundle, a module with a function for each kernel, and copies of the runtime's
+modules for launches. The copies have relative imports, because `kernels` loads several versions of
+a package in one process, each from its own path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilec_runtime.model.signature import ParamKind
 RUNTIME = "_runtime"
 ENTRIES = ("tilec_runtime.hub", "tilec_runtime.torch_ops")
 OPERATORS = "_operators.py"
-# Modules that a launch on a GPU never imports: the cpu device, ops, tilec's own tensors, compilers.
+# Modules that a launch on a GPU never imports: cpu device, ops, tensors of tilec, compilers.
 _LEFT_OUT = re.compile(
     r"tilec_runtime\.(_core|cpu|ops|api|kernels|running|package|device\.(nvjitlink|results_text)|"
     r"launch\.(jit|jit_cache|load|occupancy|stepping)|tensors\.(?!facts$|dlpack$).*)(\.|$)"
@@ -41,9 +41,11 @@ class HubKernel:
     """One kernel in the package's module; `signature` and `arguments` are Python text.
 
     Attributes:
-        view: of its method in a generated package.
-        operator: whether torch can know of it. allocates: whether it is one that the manifest says.
-        signature, arguments: of the function that is given the outputs.
+        view: View of the kernel's method in a generated package.
+        operator: Whether the function that takes the outputs can be an operator of torch.
+        allocates: Whether the manifest declares the kernel an operator.
+        signature: Parameters of the function that takes the outputs.
+        arguments: Arguments that this function passes on.
     """
 
     view: KernelView
@@ -57,7 +59,7 @@ class HubKernel:
 class HubView:
     """The package's module; `exports` is Python text.
 
-    `allocating` are the names of the kernels that are operators by the manifest.
+    `allocating` holds the names of the kernels that the manifest declares operators.
     """
 
     package: PackageView
@@ -68,16 +70,16 @@ class HubView:
 
 
 def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
-    """Return the files of the variant, by path in it. Equal arguments give equal bytes.
+    """Return the files of the variant, by path in it; equal arguments give equal bytes.
 
     Args:
-        info: the bundle's index.
-        bundle: the bytes of the bundle.
-        index: SHA-256 of its index (hex).
+        info: Index of the bundle.
+        bundle: Bytes of the bundle.
+        index: SHA-256 of the index (hex).
 
     Raises:
-        UsageError: a kernel cannot be a function of the package.
-        OutputError: the package's name or version is none that `kernels` takes.
+        UsageError: A kernel cannot be a function of the package.
+        OutputError: `kernels` does not accept the package's name or version.
     """
     name = f"{info.package.module}-{sha256(bundle)[:16]}.tilec"
     view = hub_view(info, name, index)
@@ -97,7 +99,7 @@ def runtime_files() -> dict[str, bytes]:
     """Return the modules of the runtime that launches need, with relative imports.
 
     Raises:
-        OutputError: the runtime is not installed as files.
+        OutputError: The runtime is not installed as files.
     """
     root = Path(errors.__file__).parent
     files: dict[str, bytes] = {}
@@ -140,7 +142,7 @@ def _imports(root: Path, text: str) -> Iterator[str]:
 
 
 def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
-    """Return the view of the package's module; `bundle` is the file's name."""
+    """Return the view of the package's module; `bundle` is the file name of the bundle."""
     package = package_view(info, bundle, index)
     kernels = tuple(
         _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)
@@ -183,12 +185,13 @@ def _kernel(kernel: KernelInfo, view: KernelView) -> HubKernel:
 
 
 def _is_operator(kernel: KernelInfo) -> bool:
-    """Whether torch can know of a kernel that is given its outputs: it writes a tensor, and takes
-    tensors and numbers alone.
+    """Return whether a kernel that takes its outputs can be an operator of torch.
+
+    Such a kernel writes a tensor, and takes only tensors and numbers.
     """
     kinds = {param.kind for param in kernel.params}
     written = any(param.out for param in kernel.params)
     given = any(p.kind is ParamKind.TENSOR and not p.optional for p in kernel.params)
-    named = kernel.name != "name"  # which torch's namespaces of operators have themselves
+    named = kernel.name != "name"  # torch's operator namespaces have an attribute `name`
     plain = kinds <= {ParamKind.TENSOR, ParamKind.SCALAR} and not kernel.lists
     return named and written and given and plain

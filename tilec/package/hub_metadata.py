@@ -1,4 +1,4 @@
-"""`metadata.json` of a package for Hugging Face's `kernels`: name, architectures, digests of files."""
+"""`metadata.json` of a package for Hugging Face's `kernels`: name, architectures, digests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
 def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
     """Return `metadata.json`: the name, the architectures, and the digest of each other file.
 
-    The id is a digest of all else in it, as the seal of an SBOM is.
+    The id is a digest of the rest of the document, like the seal of an SBOM.
     """
     digests = {
         file: base64.b64encode(hashlib.sha256(data).digest()).decode()
@@ -43,12 +43,12 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_digests(path: Path) -> dict[str, str]:
-    """Return the digests (hex) that an unchanged `metadata.json` has of the files beside it.
+    """Return the digests (hex) of files from an unchanged `metadata.json`, by relative path.
 
-    Returns nothing for another file, or one that names a file elsewhere.
+    Return no digests for any other file, or for one that names a file outside its folder.
     """
     try:
-        if not path.is_file() or path.stat().st_size > MOST:  # a pipe would be waited for
+        if not path.is_file() or path.stat().st_size > MOST:  # reading a pipe would block
             return {}
         data = path.read_bytes()
         document: Document = json.loads(data)
@@ -63,16 +63,16 @@ def read_digests(path: Path) -> dict[str, str]:
 
 
 def _is_beside(name: str, digest: str) -> bool:
-    """Whether a row of the digests is one of a file in the variant's folder."""
+    """Return whether a row of the digests names a file in the variant's folder."""
     path = PurePosixPath(name)
     return bool(name and digest) and not path.is_absolute() and ".." not in path.parts
 
 
 def hub_name(info: BundleInfo) -> str:
-    """Return the package's name as `kernels` takes it.
+    """Return the package's name in the form that `kernels` accepts.
 
     Raises:
-        OutputError: there is none.
+        OutputError: The name has no such form.
     """
     name = re.sub(r"[-_.]+", "-", info.package.name).lower()
     if not _NAME.fullmatch(name):
@@ -85,7 +85,7 @@ def hub_name(info: BundleInfo) -> str:
 
 
 def _archs(info: BundleInfo) -> Iterator[str]:
-    """Yield the architectures for which every kernel has machine code, as `kernels` writes them."""
+    """Yield the architectures for which every kernel has machine code, as `kernels` names them."""
     rows: list[dict[str, tuple[int, int]]] = []
     for kernel in info.kernels:
         images = [image for variant in kernel.variants for image in variant.images]

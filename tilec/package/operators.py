@@ -1,4 +1,4 @@
-"""The view of a package's operators for the template of its module `torch`."""
+"""View of a package's operators, for the template of its module `torch`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ _TAKEN = {"torch", "ctx", "Literal"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorView:
-    """One operator; all but `name` is Python text.
+    """One operator; all attributes except `name` are Python text.
 
     Attributes:
-        name: the kernel's. summary: first paragraph of its documentation. head, body: lines of the
-            typed function.
-        taken: parameters of the forward. call: of the operator, by its overload. results: what it
-            gives.
-        saves: lines that keep what the backward takes. gradients: parameters of the backward.
-        backward: its lines, none where the operator writes what the caller gives. computed: whether
-            they compute gradients, not raise.
+        name: Name of the kernel.
+        summary: First paragraph of the kernel's documentation.
+        head: Lines of the typed function's signature.
+        body: Lines of the typed function's body.
+        taken: Parameters of the forward.
+        call: Call of the operator, by its overload.
+        results: Names of the outputs.
+        saves: Lines that save the values for the backward.
+        gradients: Parameters of the backward.
+        backward: Lines of the backward; none if the operator writes its inputs.
+        computed: Whether the backward computes gradients; otherwise it raises.
     """
 
     name: str
@@ -48,9 +52,10 @@ class OperatorsView:
     """All operators of a package; texts are Python text.
 
     Attributes:
-        choose: whether any has axes to choose. differentiable: whether any has a backward.
-        shared: whether the namespace has the build's digest, so that operators which are there
-            already are of the same build.
+        choose: Whether any operator has axes to choose.
+        differentiable: Whether any operator has a backward.
+        shared: Whether the namespace contains the build's digest; operators that it already has are
+            then from the same build.
     """
 
     subject: str
@@ -64,12 +69,12 @@ class OperatorsView:
 
 
 def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | None:
-    """Return the view of a package's operators; None where it has none.
+    """Return the view of a package's operators, or None if it has none.
 
     Args:
-        info: the bundle's index.
-        namespace: one with the build's digest; the package's name where there is none, because
-            modules such as `_kernels` are called alike in many libraries.
+        info: Index of the bundle.
+        namespace: Namespace that contains the build's digest. If empty, the package's name is the
+            namespace; the module's name is not, because many libraries have a `_kernels`.
     """
     operators = [kernel for kernel in info.kernels if kernel.op is not None]
     if not operators:
@@ -89,7 +94,7 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
 
 
 def _identifier(name: str) -> str:
-    """Return a distribution's name as an identifier of Python."""
+    """Return a distribution's name as a Python identifier."""
     return unique(re.sub(r"^(?=\d)|[-.]+", "_", name), ())
 
 
@@ -124,11 +129,11 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Operator:
-    """Writes the Python text of one operator.
+    """Writer of the Python text of one operator.
 
     Attributes:
-        names: the Python names of the kernel's parameters and chosen axes.
-        namespace: the operators' own in torch.
+        names: Python names of the kernel's parameters and chosen axes.
+        namespace: Namespace of the operators in torch.
     """
 
     kernel: KernelInfo
@@ -180,7 +185,7 @@ class _Operator:
         yield f"return {self.call}"
 
     def guards(self) -> Iterator[str]:
-        """Yield the lines that register a call with autograd, or refuse inputs without a gradient."""
+        """Yield the lines that record a call with autograd, or reject inputs without a gradient."""
         kernel, backward = self.kernel, self.kernel.backward
         tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
         if backward is not None:
@@ -190,12 +195,12 @@ class _Operator:
         elif any(param.out for param in kernel.inputs):
             yield from self._refusing(tensors)
         else:
-            # An autograd formula of the operator would cost every call, this one those with
+            # An autograd formula of the operator slows every call. This line slows only calls with
             # gradients.
             yield from self._recorded(tensors)
 
     def _recorded(self, tensors: Sequence[Param]) -> Iterator[str]:
-        """Yield the lines that register a call with autograd where one of the tensors wants it."""
+        """Yield the lines that record a call with autograd if one of the tensors requires it."""
         wanted = " or ".join(
             f"({name} is not None and {name}.requires_grad)"
             if param.optional
@@ -208,7 +213,7 @@ class _Operator:
         yield f"    return _Grad_{self.kernel.name}.apply({', '.join(self.taken)})"
 
     def _refusing(self, tensors: Iterable[Param]) -> Iterator[str]:
-        """Yield the lines that refuse tensors whose gradient would be lost."""
+        """Yield the lines that reject tensors whose gradient would be lost."""
         for param in tensors:
             name = self.names[param.name]
             given = f"{name} is not None and " if param.optional else ""
@@ -216,7 +221,7 @@ class _Operator:
             yield f'    raise RuntimeError("{self.namespace}::{self.kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
 
     def missing_gradient(self) -> list[str]:
-        """Return the line that raises where a gradient is due; none of one that mutates."""
+        """Return the line of a backward that raises; no line if the operator writes an input."""
         name = self.kernel.name
         if any(param.out for param in self.kernel.inputs):
             return []
@@ -227,8 +232,11 @@ class _Operator:
         return [line]
 
     def saved(self, backward: BackwardInfo) -> tuple[list[str], list[str], dict[str, str]]:
-        """Return the lines that save what a backward takes of a call, those that load it, and the
-        Python text of each saved parameter in the backward.
+        """Return the code that saves the values of a call and loads them in the backward.
+
+        Returns:
+            Lines that save, lines that load, and the Python text of each saved parameter in the
+            backward.
         """
         names, used = self.names, {source for _, source in backward.args}
         kinds = {param.name: param.kind for param in self.kernel.params if param.name in used}
@@ -253,14 +261,14 @@ def _backward(
     """Return the lines that call the backward operator and return its gradients in order.
 
     Args:
-        kernel: the operator.
-        backward: where its gradients come from.
-        values: saved inputs and gradients of outputs, by name.
-        other: the kernel that computes the gradients.
+        kernel: The operator.
+        backward: The operator's declaration of its gradients.
+        values: Python texts of saved inputs and of gradients of outputs, by name.
+        other: The kernel that computes the gradients.
     """
     sources = dict(backward.args)
     args: list[str] = []
-    by_name = False  # a parameter that is left out makes those behind it keywords
+    by_name = False  # parameters after an omitted one are passed by keyword
     for param in other.inputs:
         if param.name not in sources:
             by_name = True

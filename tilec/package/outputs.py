@@ -1,4 +1,4 @@
-"""Outputs of a build: the files, the digest of their inputs, and their cache record."""
+"""Outputs of a build: files, digest of their inputs, and cache record."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Output:
     """A file that a build wrote, or found up to date.
 
     Attributes:
-        kind: what `--emit` calls it.
-        path: absolute.
-        size: bytes.
-        digest: SHA-256 of its bytes (hex).
-        changed: whether this build wrote it.
+        kind: Name of the kind of output in `--emit`.
+        path: Absolute path.
+        size: Size in bytes.
+        digest: SHA-256 of the bytes (hex).
+        changed: Whether this build wrote the file.
     """
 
     kind: str
@@ -49,11 +49,11 @@ def fingerprint(
     """Return the digest of everything that a build's outputs depend on.
 
     Args:
-        keys: cache keys of the jobs, in order.
-        draft: the bundle's index without variants.
-        emit: what is written.
-        manifest: for output directory, licence files and budgets.
-        origin: the request, as a provenance among the outputs has it.
+        keys: Cache keys of the jobs, in order.
+        draft: Index of the bundle without variants.
+        emit: Kinds of outputs to write.
+        manifest: Manifest with output directory, licence files and budgets.
+        origin: The request, if a provenance is among the outputs.
     """
     digest = hashlib.sha256()
     for key in keys:
@@ -77,7 +77,7 @@ def place_of(manifest: Manifest, *parts: str) -> Path:
     """Return the path of an output, by its parts below the output directory.
 
     Raises:
-        LinkError: a link on the way leaves the project.
+        LinkError: A link in the path leaves the project.
     """
     return contained(manifest.root, Path(manifest.output.dir, *parts))
 
@@ -92,10 +92,7 @@ def save_outputs(cache: Cache, fingerprint: str, root: Path, outputs: Iterable[O
 
 
 def unchanged_outputs(cache: Cache, fingerprint: str, root: Path) -> tuple[Output, ...] | None:
-    """Return the outputs of a fingerprint if all have the bytes that a build gave them.
-
-    Returns None otherwise.
-    """
+    """Return the outputs of a fingerprint, or None if any file is missing or was changed."""
     rows = cache.get_record(_key(fingerprint))
     outputs = []
     try:

@@ -1,6 +1,4 @@
-"""What HTML pages have in common: one file, whose values are escaped where they stand, and in which
-nothing foreign runs or styles.
-"""
+"""Shared parts of HTML pages: one file, escaped values, no foreign scripts or styles."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def page_environment(name: str) -> Environment:
-    """What fills in a page of a directory of templates. What makers of kernels wrote is escaped."""
+    """Return the Jinja2 environment of a directory of page templates; values are escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(templates(name))
@@ -29,7 +27,7 @@ def page_environment(name: str) -> Environment:
 
 
 def page_style(name: str) -> str:
-    """The style of a page of a directory of templates, behind what all pages have in common."""
+    """Return the style sheet of a page: the style of all pages, then its directory's own."""
     return "".join(
         (templates(folder) / file).read_text(encoding="utf-8")
         for folder, file in (("pages", "base.css"), (name, "report.css"))
@@ -37,8 +35,9 @@ def page_style(name: str) -> str:
 
 
 def page_policy(style: str, script: str = "") -> str:
-    """Nothing but these very texts may style or run: what slipped through as markup would do
-    nothing.
+    """Return the Content-Security-Policy that allows exactly this style and this script.
+
+    Scripts and styles of injected markup then have no effect.
     """
     allowed = f"style-src {_hash(style)}" + (f"; script-src {_hash(script)}" if script else "")
     return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"

@@ -1,7 +1,7 @@
-"""A provenance of a build: an in-toto statement with SLSA's predicate, version 1.
+"""Provenance of a build: an in-toto statement with SLSA's predicate, version 1.
 
-It names what was asked for, every tool and source with its digest, and what came out. It has no
-time, machine or user, so that equal builds give equal bytes. Nothing signs it here: CI does.
+The provenance names the request, every tool and source with its digest, and the outputs. It
+contains no time, machine or user: equal builds give equal bytes. tilec does not sign it; CI does.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ BUILDER = "https://pypi.org/project/tilec/"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """What a build was asked for, beside what its bundle says.
+    """The request of a build, as far as the bundle does not contain it.
 
     Attributes:
-        manifest: (name, SHA-256 in hex) of the manifest's file.
-        targets, select, emit: as in a build's request.
-        settings: what the cache keys of all jobs of a kernel have in common, by kernel and label,
-            but for tools and files.
+        manifest: Name and SHA-256 (hex) of the manifest's file.
+        targets: Targets of the request.
+        select: Kernels that the request selects.
+        emit: Kinds of outputs that the request names.
+        settings: The part of the cache keys that all jobs of a kernel share, without tools and
+            files, by kernel and label.
     """
 
     manifest: tuple[str, str]
@@ -37,7 +39,7 @@ class Origin:
 
 
 def provenance_of(info: BundleInfo, origin: Origin, subjects: Mapping[str, str]) -> bytes:
-    """Return the provenance of files, given by name with their SHA-256 (hex)."""
+    """Return the provenance of files; `subjects` holds their SHA-256 (hex) by name."""
     builder, _, version = info.builder.partition(" ")
     definition = {
         "buildType": BUILD_TYPE,

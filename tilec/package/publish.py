@@ -1,7 +1,7 @@
-"""Writes a build's outputs: bundle, package, wheel and standard files.
+"""Writing of a build's outputs: bundle, package, wheel and standard files.
 
-All are written before the first takes its place. Files that tilec did not write, or that were
-changed since, are never replaced or removed: `written.py` keeps the list of those that it wrote.
+All outputs are written before the first is renamed into place. Files that tilec did not write, or
+that were changed since, are never replaced or removed: `written.py` keeps the list of outputs.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ RUNTIME = ("tilec-runtime>=0.1,<0.2",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Publication:
-    """What is written, and where.
+    """The outputs to write, with their contents and places.
 
     Attributes:
-        info: the bundle's index.
-        plan: the plan, in whose order `done` is.
-        done: the jobs' outcomes.
-        blobs: where images lie, by digest.
-        emit: what to write.
-        manifest: where to, and the package's texts.
-        scratch: directory for a bundle that only packages and wheels hold.
-        origin: what was asked for.
-        owned: whether the directory is tilec's own, in which any file may be replaced.
+        info: Index of the bundle.
+        plan: The build's plan.
+        done: Outcomes of the jobs, in the plan's order.
+        blobs: Places of the images, by digest.
+        emit: Kinds of outputs to write.
+        manifest: Manifest with the output directory and the package's texts.
+        scratch: Directory for a bundle that only packages and wheels contain.
+        origin: Request of the build.
+        owned: Whether the output directory is tilec's own; any file in it may be replaced.
     """
 
     info: BundleInfo
@@ -79,7 +79,7 @@ class Publication:
         """Return the bytes of an image.
 
         Raises:
-            CacheError: the cache lost it since the job was done.
+            CacheError: The image is no longer in the cache.
         """
         return self.blobs[digest].read()
 
@@ -87,37 +87,36 @@ class Publication:
         """Return the path of an output, by its parts below the output directory.
 
         Raises:
-            LinkError: a link on the way leaves the project.
+            LinkError: A link in the path leaves the project.
         """
         return place_of(self.manifest, *parts)
 
     @property
     def bundle(self) -> Path:
-        """The path of the whole bundle, which a build always writes.
+        """Path of the whole bundle, which a build always writes.
 
         Raises:
-            LinkError: it is a link that leaves the project.
+            LinkError: The path is a link that leaves the project.
         """
         name = f"{self.info.package.name}-{self.info.package.version}.tilec"
         return self.place(name) if "bundle" in self.emit else contained(self.scratch, name)
 
     @property
     def list(self) -> Path:
-        """The path of the list of outputs.
+        """Path of the list of outputs.
 
         Raises:
-            LinkError: it is a link that leaves the project.
+            LinkError: The path is a link that leaves the project.
         """
         return self.place(list_name(self.info.package.name))
 
 
 def stage_outputs(publication: Publication, stage: Stage) -> tuple[Output, ...]:
-    """Write everything that `emit` names beside its place.
+    """Write every output of `emit` to a temporary file beside its place.
 
     Raises:
-        LinkError: a link among the outputs leaves the project.
-        OutputError: something cannot be written, or a file that tilec did not write would be
-            replaced.
+        LinkError: A link among the outputs leaves the project.
+        OutputError: An output cannot be written, or would replace a file that tilec did not write.
     """
     outputs = tuple(_staged(publication, stage))
     if not publication.owned:
@@ -131,25 +130,25 @@ def put_in_place(
     outputs: Sequence[Output],
     note: Callable[[str], None],
 ) -> None:
-    """Rename staged outputs into place, and remove what earlier builds wrote in their stead.
+    """Rename staged outputs into place, and remove the outputs of earlier builds that they replace.
 
-    Standard files that this build does not make go, and so do bundles and packages that this
-    package had before under another digest or module. Other outputs of earlier builds, such as
-    wheels of other versions, stay.
+    Removed are standard files that this build does not make, and earlier bundles and packages of
+    this package under another digest or module. Other outputs of earlier builds stay, such as
+    wheels of other versions.
 
-    The bundle, the package, the wheel and standard files are renamed in this order. A package names
-    its bundle by digest and is switched over by the rename of its `__init__.py`, so that at any
-    moment it is the old one or the new one.
+    The order of renames is bundle, package, wheel, standard files. A package names its bundle by
+    digest, and the rename of its `__init__.py` is the last: at any moment the package is the old
+    one or the new one.
 
     Args:
-        publication: what is written.
-        stage: with its files.
-        outputs: the staged outputs.
-        note: told of files that stay though they are in the place of something that went, of
-            packages of earlier builds, and of outputs of other packages.
+        publication: The outputs to write.
+        stage: Stage with the staged files.
+        outputs: The staged outputs.
+        note: Receives notes about replaced files that stay because they were changed, about
+            packages of earlier builds, and about outputs of other packages.
 
     Raises:
-        OutputError: a rename failed. Where that can be foreseen, nothing was renamed.
+        OutputError: A rename failed. If this is foreseeable, nothing is renamed.
     """
     stale = stale_outputs(publication.manifest, publication.emit, outputs)
     if not publication.owned:
@@ -162,10 +161,10 @@ def put_in_place(
 
 
 def _require_own(publication: Publication, stage: Stage) -> None:
-    """Refuse to replace files that tilec did not write.
+    """Check that no file is replaced that tilec did not write.
 
     Raises:
-        OutputError: names them.
+        OutputError: There are such files; the message names them.
     """
     name = publication.info.package.name
     written = {file.path: file for file in written_files(publication.list.parent, name)}
@@ -213,7 +212,7 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
 
 
 def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
-    """Write the whole bundle; return where it lies now, and what it is."""
+    """Write the whole bundle; return its present path and its output."""
     info, wanted = publication.info, "bundle" in publication.emit
     path = publication.bundle
     old = _digest_of(path)
@@ -249,7 +248,7 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
 
 
 def _wheels(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
-    """Stage the wheel; of a package that is split, the small one and those of its machine code."""
+    """Stage the wheel; for a split package, the small wheel and the wheels of machine code."""
     if not publication.manifest.output.wheel.split:
         files = _package_files(publication.info, bundle, digest)
         yield _wheel(publication, stage, publication.info, files, RUNTIME, {})
@@ -276,7 +275,7 @@ def _wheels(publication: Publication, bundle: Path, digest: str, stage: Stage) -
 
 
 def _package_files(info: BundleInfo, bundle: Path, digest: str) -> dict[str, bytes | Path]:
-    """Return the files of the generated package as a wheel has them."""
+    """Return the files of the generated package, by path in a wheel."""
     name, module = _inner_name(info, digest), info.package.module
     rendered = render_package(info, name, index_digest(info))
     files: dict[str, bytes | Path] = {f"{module}/{file}": rendered[file] for file in rendered}
@@ -291,8 +290,8 @@ def _wheel(
     requires: tuple[str, ...],
     extras: Mapping[str, tuple[str, ...]],
 ) -> Output:
-    """Stage a wheel; `shipped` has its package, and the images that are in it."""
-    # Builds without a wheel do not load packaging.
+    """Stage a wheel; `shipped` holds the wheel's package and images."""
+    # Imported here because builds without a wheel need no `packaging`.
     from tilec.package.wheel import wheel_name, write_wheel
 
     manifest = publication.manifest
@@ -329,7 +328,7 @@ def licences_of(manifest: Manifest) -> dict[str, bytes]:
     """Read the package's licence texts, by name.
 
     Raises:
-        ManifestError: a file cannot be read.
+        ManifestError: A file cannot be read.
     """
     texts = {}
     for name in manifest.package.license_files:
@@ -355,7 +354,7 @@ def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterat
 
 
 def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
-    """The standard files of one kind, with their names."""
+    """Yield the names and bytes of the standard files of one kind."""
     rows = iter(publication.done)
     for kernel in publication.plan.kernels:
         images: dict[str, list[Done]] = {}
@@ -376,9 +375,9 @@ def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C, so that outputs are switched over as a whole and recorded."""
+    """Ignore Ctrl-C, so that all outputs are renamed and recorded."""
     before = signal.getsignal(signal.SIGINT)
-    # No other thread hears of it, and a handler that is not Python's could not be put back.
+    # Other threads do not receive Ctrl-C. A handler that Python did not install cannot be restored.
     if threading.current_thread() is not threading.main_thread() or before is None:
         yield
         return
@@ -400,7 +399,7 @@ def _remove(
     folders = {folder for path in stale for folder in path.parents if output in folder.parents}
     for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         with contextlib.suppress(OSError):
-            folder.rmdir()  # where nothing else is in it
+            folder.rmdir()  # fails if it is not empty
     if left:
         names = ", ".join(path.relative_to(publication.manifest.root).as_posix() for path in left)
         note(f"left of an earlier build, but changed since: {names}; delete what is not needed")
@@ -440,7 +439,7 @@ def _write(kind: str, path: Path, data: bytes, stage: Stage) -> Output:
 
 def _digest_of(path: Path) -> str:
     try:
-        # A pipe would be waited for; what a directory is in the way of, reading it tells.
+        # Reading a pipe would block; reading a directory raises.
         return "" if stat.S_ISFIFO(path.stat().st_mode) else sha256(path.read_bytes())
     except FileNotFoundError:
         return ""

@@ -1,4 +1,4 @@
-"""Bundle's index to the files of a typed Python package: view, then template."""
+"""Files of the typed Python package, from a bundle's index through view and template."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, bytes]:
-    """The files of the package that wraps a bundle; the bundle itself lies next to them.
+    """Return the files of the package that wraps a bundle, without the bundle beside them.
 
     Args:
-        info: the bundle's index.
-        bundle_name: file name of the bundle inside the package.
-        index: SHA-256 of the bundle's index (hex): the package takes no bundle with another one.
+        info: Index of the bundle.
+        bundle_name: File name of the bundle inside the package.
+        index: SHA-256 of the bundle's index (hex); the package rejects a bundle with another one.
 
     Returns:
         Contents by file name; equal arguments give equal bytes.
 
     Raises:
-        UsageError: a kernel's or a parameter's name cannot be one in Python.
+        UsageError: The name of a kernel or a parameter cannot be a name in Python.
     """
     view = package_view(info, bundle_name, index)
     views = {"package": view, "operators": operators_view(info)}
@@ -41,8 +41,9 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
 
 @functools.cache
 def package_templates() -> dict[str, Template]:
-    """The templates of a package's files; the first call loads Jinja2 and compiles them, which
-    takes longer than to fill them in.
+    """Return the templates of a package's files.
+
+    The first call loads Jinja2 and compiles the templates, which takes longer than rendering.
     """
     environment = _environment("package")
     return {
@@ -52,15 +53,14 @@ def package_templates() -> dict[str, Template]:
 
 
 def hub_template() -> Template:
-    """The template of a hub package's module."""
+    """Return the template of a hub package's module."""
     return _environment("hub").get_template("__init__.py.jinja")
 
 
 def _environment(folder: str) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    # Every text in a view is escaped for the place where it stands: HTML's escaping would only
-    # spoil it.
+    # Texts in a view are already escaped for Python; HTML escaping would corrupt them.
     return Environment(
         loader=FileSystemLoader(templates(folder)),
         undefined=StrictUndefined,
@@ -72,10 +72,10 @@ def _environment(folder: str) -> Environment:
 
 
 def templates(name: str) -> Path:
-    """A directory of tilec's templates: inside the installed wheel, or beside the sources.
+    """Return a directory of tilec's templates, in the installed wheel or beside the sources.
 
     Raises:
-        ToolchainError: it is in neither.
+        ToolchainError: The directory is in neither.
     """
     package = Path(__file__).resolve().parents[1]
     folders = (package / "_templates" / name, package.parent / "templates" / name)

@@ -1,6 +1,6 @@
-"""A CycloneDX SBOM of a bundle: the tools, sources and images of a build, with their digests.
+"""CycloneDX SBOM of a bundle: the tools, sources and images of a build, with their digests.
 
-Equal bundles give equal bytes: there is no time in it, and its serial number is a digest.
+Equal bundles give equal bytes: the SBOM contains no time, and its serial number is a digest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 
 
 def sbom_of(info: BundleInfo) -> bytes:
-    """Return the SBOM of a bundle by its index.
+    """Return the SBOM of a bundle, from its index.
 
-    The components are images, sources and tools. A scope of `excluded` says of sources and tools
-    that they took part in the build and are not shipped.
+    The components are images, sources and tools. Sources and tools have the scope `excluded`: the
+    build uses them, and the bundle does not contain them.
     """
     package = _package(info.package)
     images = list(_images(info))
@@ -68,7 +68,7 @@ def _package(package: PackageInfo) -> Component:
 
 
 def _images(info: BundleInfo) -> Iterator[Component]:
-    """Yield the images, each once, with the jobs that gave it."""
+    """Yield the images, each once, with the jobs that produced it."""
     jobs: dict[str, list[str]] = {}
     for kernel in info.kernels:
         for variant in kernel.variants:

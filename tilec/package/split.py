@@ -1,5 +1,7 @@
-"""Wheels of a package that is split by architecture: a small one with launchers, index and portable
-code, and one for each compute capability with its machine code.
+"""Wheels of a package that is split by architecture.
+
+The small wheel contains launchers, index and portable code. Another wheel for each compute
+capability contains the machine code.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from tilec_runtime.model.arch import ARCHS, TargetKind, Version, dotted
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 
 Providers = Mapping[Version, PackageInfo]
-"""The packages of machine code, by compute capability."""
+"""Packages of machine code, by compute capability."""
 
 
 def providers_of(info: BundleInfo) -> Providers:
@@ -25,7 +27,7 @@ def providers_of(info: BundleInfo) -> Providers:
 
 
 def base_of(providers: Providers) -> Portion:
-    """Return what the small wheel holds of the bundle."""
+    """Return the portion of the bundle in the small wheel."""
     return Portion(modules={cc: package.module for cc, package in providers.items()})
 
 
@@ -36,7 +38,7 @@ def extras_of(providers: Providers) -> dict[str, tuple[str, ...]]:
 
 
 def shipped_of(info: BundleInfo, portion: Portion) -> BundleInfo:
-    """Return an index with the selected images alone, for the SBOM of a wheel."""
+    """Return an index with only the images of a portion, for the SBOM of a wheel."""
     kernels = []
     for kernel in info.kernels:
         variants = [

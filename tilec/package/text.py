@@ -1,4 +1,4 @@
-"""Text for generated Python: names and docstrings that cannot become code."""
+"""Text for generated Python: safe names and docstrings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ WIDTH = 100
 
 
 def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, ...]:
-    """Return names of parameters as Python's: keywords and names in `taken` get an underscore
-    behind them.
+    """Return parameter names for Python: keywords and names in `taken` get an underscore appended.
 
     Raises:
-        UsageError: a name is no identifier.
+        UsageError: A name is not an identifier.
     """
     names_so_far: list[str] = []
     for name in names:
@@ -32,14 +31,14 @@ def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, 
 
 
 def unique(name: str, taken: Collection[str]) -> str:
-    """Return `name` with as many underscores behind it as it takes to be no keyword and not taken."""
+    """Return `name` with underscores appended until it is neither a keyword nor taken."""
     while keyword.iskeyword(name) or name in taken:
         name += "_"
     return name
 
 
 def literal(value: object) -> str:
-    """Return a value as a Python literal, text in double quotes and in ASCII."""
+    """Return a value as a Python literal; text is ASCII in double quotes."""
     if isinstance(value, str):
         inner = value.encode("unicode_escape").decode("ascii").replace('"', '\\"')
         return f'"{inner}"'
@@ -47,9 +46,7 @@ def literal(value: object) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text that is safe inside a docstring: no backslash, no quotes that end it, nothing
-    invisible.
-    """
+    """Return text for a docstring, without backslashes, double quotes or control characters."""
     shown = "".join(c if c.isprintable() else " " if c.isspace() else f"<{ord(c):x}>" for c in text)
     return shown.replace("\\", "/").replace('"""', "'''").replace('"', "'")
 
@@ -69,8 +66,9 @@ def paragraph(
 
 
 def prose(text: str) -> list[str]:
-    """Return a kernel's documentation as lines of a docstring: paragraphs and indentation stay,
-    long lines are wrapped.
+    """Return a kernel's documentation as lines of a docstring.
+
+    Paragraphs and indentation are kept; long lines are wrapped.
     """
     lines: list[str] = []
     for line in inspect.cleandoc(text).split("\n"):
@@ -80,7 +78,7 @@ def prose(text: str) -> list[str]:
 
 
 def bracketed(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """Return `head(items)tail` on one line, or one item per line where that is too wide."""
+    """Return `head(items)tail` on one line, or with one item per line if that is too wide."""
     line = f"{head}({', '.join(items)}){tail}"
     return (
         [line]

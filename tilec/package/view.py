@@ -1,4 +1,4 @@
-"""Views of a bundle's index for the package's templates: one per kernel, one of the whole."""
+"""Views of a bundle's index for the package's templates: one per kernel, one for the package."""
 
 from __future__ import annotations
 
@@ -17,20 +17,27 @@ from tilec_runtime.model.signature import Param, ParamKind
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelView:
-    """One kernel's method, and its function that gives ops. All but `name` and `op` are Python
-    text.
+    """One kernel's method and its function that returns ops; texts are Python text.
 
     Attributes:
-        name: the kernel's. summary: first paragraph of its documentation. op: the class of its ops
-            in the stub.
-        values: what the launcher is given, in the module.
-        params, axes: parameters of the method and of the function in the module, without types.
-        opened: whether each launch takes a configuration. count: of the parameters.
-        lists: whether any parameter is a list of arrays.
-        base: what the class of ops extends. method, op_method: lines in the stub, of the method
-            that launches and of the one that gives ops. allocating: those of the method that
-            returns its outputs, none where the kernel is no operator.
-        variant, options: lines of the methods of an op. doc, op_doc: lines of docstrings.
+        name: Name of the kernel.
+        summary: First paragraph of the kernel's documentation.
+        op: Class of the kernel's ops in the stub.
+        values: Arguments of the launcher, in the module.
+        params: Parameters in the module, without types.
+        axes: Keywords of configuration and axes in the module, without types.
+        opened: Whether each launch takes a configuration.
+        count: Number of parameters.
+        lists: Whether any parameter is a list of arrays.
+        base: Base class of the class of ops.
+        method: Lines in the stub of the method that launches.
+        allocating: Lines in the stub of the method that returns its outputs; none if the kernel is
+            not an operator.
+        op_method: Lines in the stub of the method that returns ops.
+        variant: Lines of an op's method `variant`.
+        options: Lines of an op's method `options`.
+        doc: Lines of the docstring of the method that launches.
+        op_doc: Lines of the docstring of the function that returns ops.
     """
 
     name: str
@@ -54,13 +61,16 @@ class KernelView:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PackageView:
-    """The whole package; all texts are Python text.
+    """The whole package; texts are Python text.
 
     Attributes:
-        title: first line of the module's docstring. subject: name and version. builder: what made
-            it.
-        bundle, index: the bundle's file name, and the digest of its index.
-        variables: type variables of tensors. kernels: in the manifest's order.
+        title: First line of the module's docstring.
+        subject: Name and version of the package.
+        builder: Program that built the package.
+        bundle: File name of the bundle.
+        index: Digest of the bundle's index.
+        variables: Type variables of tensors.
+        kernels: Views of the kernels, in the manifest's order.
     """
 
     title: str
@@ -73,10 +83,10 @@ class PackageView:
 
 
 def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
-    """Return the view of a bundle's package; arguments as for `render_package`.
+    """Return the view of a bundle's package; the arguments are those of `render_package`.
 
     Raises:
-        UsageError: a kernel's or a parameter's name cannot be one in Python.
+        UsageError: The name of a kernel or a parameter cannot be a name in Python.
     """
     package = info.package
     subject = plain(f"{package.name} {package.version}")
@@ -105,7 +115,7 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
 
 
 def _tensors(kernel: KernelInfo) -> list[str]:
-    """Tensors whose types an op gives back."""
+    """Return the names of the tensors whose types an op keeps."""
     return [
         param.name
         for param in kernel.call_params
@@ -115,14 +125,14 @@ def _tensors(kernel: KernelInfo) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Argument:
-    """A parameter of a launcher; all texts are Python text.
+    """A parameter of a launcher; texts are Python text.
 
     Attributes:
-        name: its name in Python.
-        type: what a launch takes.
-        default: its default, empty for none.
-        variable: type variable of the tensor in an op, empty for none.
-        listed: whether it is a list of arrays.
+        name: Name in Python.
+        type: Type of the argument of a launch.
+        default: Default value, or an empty text for none.
+        variable: Type variable of the tensor in an op, or an empty text for none.
+        listed: Whether the parameter is a list of arrays.
     """
 
     name: str
@@ -133,23 +143,23 @@ class _Argument:
 
     @property
     def plain(self) -> str:
-        """The parameter without a type."""
+        """Parameter without a type."""
         return f"{self.name}={self.default}" if self.default else self.name
 
     @property
     def direct(self) -> str:
-        """The parameter of the method that launches."""
+        """Parameter of the method that launches."""
         return f"{self.name}: {self.type}{self._assigned}"
 
     @property
     def lazy(self) -> str:
-        """The parameter of the function that gives an op: the value, or an op that gives it."""
+        """Parameter of the function that returns an op: a value, or an op whose result is one."""
         taken = f"OrOp[{self.variable or self.type}]"
         return f"{self.name}: {f'Sequence[{taken}]' if self.listed else taken}{self._assigned}"
 
     @property
     def result(self) -> str:
-        """What an op gives for it."""
+        """Type of the parameter in the result of an op."""
         return f"tuple[{self.variable}, ...]" if self.listed else self.variable or self.type
 
     @property
@@ -158,7 +168,7 @@ class _Argument:
 
 
 def _arguments(kernel: KernelInfo, names: Sequence[str]) -> list[_Argument]:
-    """Return a launcher's parameters, given their names in Python."""
+    """Return a launcher's parameters; `names` are their names in Python."""
     variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
     lists = {row.name for row in kernel.lists}
     return [
@@ -175,7 +185,7 @@ def _arguments(kernel: KernelInfo, names: Sequence[str]) -> list[_Argument]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Keyword:
-    """A keyword of every launch: its name, its type, and whether it may be left out."""
+    """A keyword of every launch: its name, its type, and whether it may be omitted."""
 
     name: str
     type: str
@@ -183,17 +193,17 @@ class _Keyword:
 
     @property
     def plain(self) -> str:
-        """The keyword without a type."""
+        """Keyword without a type."""
         return f"{self.name}=None" if self.optional else self.name
 
     @property
     def typed(self) -> str:
-        """The keyword in a signature."""
+        """Keyword in a signature."""
         return f"{self.name}: {self.type}{' | None = None' if self.optional else ''}"
 
 
 def _launch_keywords(kernel: KernelInfo, axes: Sequence[str]) -> Iterator[_Keyword]:
-    """Yield the keywords that choose configuration and variant; `axes` are their Python names."""
+    """Yield the keywords of configuration and variant; `axes` are the Python names of the axes."""
     if kernel.launch.open:
         yield _Keyword("config", "LaunchConfig", bool(kernel.launch.preset))
     built = dict(kernel.axes)
@@ -247,7 +257,7 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     """Return the Python names of a launcher's parameters, and of the axes that its caller chooses.
 
     Raises:
-        UsageError: a name is no identifier.
+        UsageError: A name is not an identifier.
     """
     own = [*(param.name for param in kernel.call_params), *kernel.choices]
     names = parameter_names(own, {"self", "stream"})
@@ -256,7 +266,7 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
 
 
 def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> list[str]:
-    """The lines of a method that returns the outputs: of the library of the first input."""
+    """Return the lines of a method that returns its outputs, of the same library as its input."""
     if not kernel.allocated:
         return []
     names = {param.name for param in (*kernel.allocated, *kernel.given)}
@@ -278,8 +288,9 @@ def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> lis
 
 
 def _values(params: tuple[str, ...], axes: tuple[str, ...], *, all_open: bool) -> str:
-    """The arguments of a launch, and its axes where the caller chooses any: if all may be open, one
-    test tells that all are.
+    """Return the arguments of a launch, and its axes if the caller chooses any.
+
+    If all axes may be open, one test finds that all are.
     """
     text = f"({', '.join(params)}{',' if len(params) == 1 else ''})"
     if not axes:
@@ -293,8 +304,9 @@ def _values(params: tuple[str, ...], axes: tuple[str, ...], *, all_open: bool) -
 
 
 def _hints(kernel: KernelInfo) -> list[tuple[str, tuple[AxisValue, ...]]]:
-    """What ops can restrict variants by: the hints that they were built with, and the divisors that
-    they assume.
+    """Return the restrictions that ops can place on variants, each with its values.
+
+    The restrictions are the hints of the variants' builds, and the divisors that variants assume.
     """
     hints: dict[str, set[int]] = {}
     for variant in kernel.variants:
@@ -308,8 +320,10 @@ def _hints(kernel: KernelInfo) -> list[tuple[str, tuple[AxisValue, ...]]]:
 
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:
-    """Whether a caller may leave an axis open: there is a default, or a tuning table, rules, the
-    device or the tiles of a partition may say.
+    """Return whether a caller may leave an axis open.
+
+    The value then comes from a default, a tuning table, rules, the device, or the tiles of a
+    partition.
     """
     return (
         kernel.dispatched
@@ -320,10 +334,10 @@ def is_open(kernel: KernelInfo, axis: str) -> bool:
 
 
 def defaults(kernel: KernelInfo) -> tuple[str, ...]:
-    """Return each parameter's default in Python, an empty text where the caller has to give it.
+    """Return each parameter's default in Python, or an empty text for a required parameter.
 
-    A parameter without a default cannot follow one that has one: the earlier defaults then hold for
-    the launcher only.
+    In Python, a parameter without a default cannot follow one with a default. The earlier defaults
+    then apply in the launcher only.
     """
     last = max(
         (i for i, p in enumerate(kernel.call_params) if p.default is None and not p.optional),
@@ -336,8 +350,9 @@ def defaults(kernel: KernelInfo) -> tuple[str, ...]:
 
 
 def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], none: str = "") -> list[str]:
-    """Return a method's keywords that may all be left out, each with the values it takes; Python's
-    keywords are not among them.
+    """Return the parameters of a method with optional keywords, each with the values it accepts.
+
+    Names that are keywords of Python are omitted.
     """
     items = [
         f"{name}: {choice_type(each)}{none} = ..."
@@ -348,7 +363,7 @@ def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], none: str = ""
 
 
 def param_type(param: Param) -> str:
-    """Return what a launch takes for a parameter."""
+    """Return the type of a parameter in a launch."""
     match param.kind:
         case ParamKind.TENSOR:
             return "TensorLike | None" if param.optional else "TensorLike"
@@ -362,7 +377,7 @@ def param_type(param: Param) -> str:
 
 
 def choice_type(values: tuple[AxisValue, ...]) -> str:
-    """Return what a caller may give for an axis."""
-    if any(isinstance(value, float) for value in values):  # Literal takes no floats
+    """Return the type of an axis in a launch."""
+    if any(isinstance(value, float) for value in values):  # Literal accepts no floats
         return "float"
     return f"Literal[{', '.join(map(literal, values))}]"

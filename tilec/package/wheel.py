@@ -1,4 +1,4 @@
-"""One deterministic py3-none-any wheel: a package's files, its metadata and its licences."""
+"""Deterministic py3-none-any wheel: the files, metadata and licences of a package."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def write_wheel(
     """Write `NAME-VERSION-py3-none-any.whl`; equal arguments give equal bytes.
 
     Args:
-        directory: where to.
-        package: name, version, description and licence for the metadata.
-        files: what is installed, by path in site-packages; a Path is read when its turn comes, and
-            its bytes are not deflated again.
-        license_files: licence texts by name.
-        requires: requirements, such as `tilec-runtime>=0.1,<0.2`.
-        extras: more requirements, by the name of the extra that asks for them.
-        sbom: what the files were made of, for `.dist-info/sboms/` (PEP 770); empty for none.
-        max_size: most bytes of the wheel, 0 for no bound.
-        stage: puts the wheel in place later, with other files.
+        directory: Directory of the wheel.
+        package: Name, version, description and licence for the metadata.
+        files: Installed files, by path in site-packages. A Path is read when it is added, and its
+            bytes are stored without deflating.
+        license_files: Licence texts, by name.
+        requires: Requirements, such as `tilec-runtime>=0.1,<0.2`.
+        extras: Additional requirements, by extra.
+        sbom: SBOM of the files for `.dist-info/sboms/` (PEP 770), or empty for none.
+        max_size: Maximum size of the wheel in bytes, or 0 for no limit.
+        stage: Stage that renames the wheel into place later, with other files.
 
     Returns:
-        The wheel's path.
+        Path of the wheel.
 
     Raises:
-        OutputError: the version or a file's name is none that a wheel can have, or the wheel cannot
-            be written, or exceeds `max_size`.
+        OutputError: The version or a file's name is invalid in a wheel, or the wheel cannot be
+            written, or exceeds `max_size`.
     """
     path = directory / wheel_name(package)
     info = dist_info(package)
@@ -82,10 +82,10 @@ def metadata_files(
     requires: tuple[str, ...],
     extras: Mapping[str, tuple[str, ...]],
 ) -> dict[str, bytes]:
-    """Return the files of a wheel's `.dist-info` folder but RECORD, by path in the wheel.
+    """Return the files of a wheel's `.dist-info` folder except RECORD, by path in the wheel.
 
     Raises:
-        OutputError: the version is none of PEP 440.
+        OutputError: The version is not valid in PEP 440.
     """
     info, licences = dist_info(package), sorted(license_files)
     return {
@@ -99,7 +99,7 @@ def wheel_name(package: PackageInfo) -> str:
     """Return the file name of a package's wheel.
 
     Raises:
-        OutputError: the version is none of PEP 440.
+        OutputError: The version is not valid in PEP 440.
     """
     return f"{release_name(package)}-py3-none-any.whl"
 
@@ -108,27 +108,27 @@ def dist_info(package: PackageInfo) -> str:
     """Return the name of the folder of a wheel's metadata.
 
     Raises:
-        OutputError: the version is none of PEP 440.
+        OutputError: The version is not valid in PEP 440.
     """
     return f"{release_name(package)}.dist-info"
 
 
 def release_name(package: PackageInfo) -> str:
-    """Return name and version as names of files have them: `acme_kernels-1.0`.
+    """Format the name and version for file names as `acme_kernels-1.0`.
 
     Raises:
-        OutputError: the version is none of PEP 440.
+        OutputError: The version is not valid in PEP 440.
     """
     return f"{normalise_name(package.name)}-{normalise_version(package.version)}"
 
 
 def normalise_name(name: str) -> str:
-    """Return a distribution's name as in file names: `Acme.Kernels-2` is `acme_kernels_2`."""
+    """Format a distribution's name for file names: `Acme.Kernels-2` becomes `acme_kernels_2`."""
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def license_expression(package: PackageInfo) -> str:
-    """Return a package's licence as an SPDX expression; empty if it is none."""
+    """Return a package's licence as an SPDX expression, or an empty text if it is not one."""
     try:
         return canonicalize_license_expression(package.license) if package.license else ""
     except InvalidLicenseExpression:
@@ -136,19 +136,19 @@ def license_expression(package: PackageInfo) -> str:
 
 
 def pinned(package: PackageInfo) -> str:
-    """Return the requirement that exactly this version of a package satisfies.
+    """Return the requirement for exactly this version of a package.
 
     Raises:
-        OutputError: the version is none of PEP 440.
+        OutputError: The version is not valid in PEP 440.
     """
     return f"{package.name}=={normalise_version(package.version)}"
 
 
 def normalise_version(version: str) -> str:
-    """A version in the one spelling of PEP 440: `1.0-Alpha.1` is `1.0a1`.
+    """Return the normal form of a version by PEP 440: `1.0-Alpha.1` becomes `1.0a1`.
 
     Raises:
-        OutputError: it is no PEP 440 version.
+        OutputError: The version is not valid in PEP 440.
     """
     try:
         return str(Version(version))

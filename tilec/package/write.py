@@ -1,4 +1,4 @@
-"""Writes a bundle: sorted members, fixed times, one image in memory at a time."""
+"""Writer of a bundle: sorted members, fixed times, one image in memory at a time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ from tilec_runtime.model.kernel import BundleInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Portion:
-    """What of a bundle a file holds: all of it; or, of a bundle in parts, the index and portable
-    code, or the machine code of one compute capability.
+    """The portion of a bundle that a file holds.
+
+    A file holds the whole bundle. A file of a bundle in parts holds the index and portable code, or
+    the machine code of one compute capability.
 
     Attributes:
-        modules: the modules that have machine code, by compute capability: the file has none then.
-        machine_code: the capability whose machine code it has, and nothing else.
+        modules: Modules that hold the machine code, by compute capability. If there are any, this
+            file has no machine code.
+        machine_code: Compute capability of the only machine code in this file, or None.
     """
 
     modules: Mapping[Version, str] = dataclasses.field(default_factory=dict)
@@ -57,26 +60,27 @@ def write_bundle(
 ) -> str:
     """Write a bundle; equal arguments give equal bytes (with one zlib).
 
-    A file at `path` stays until the new one is whole.
+    A file at `path` is replaced when the new one is complete.
 
     Args:
-        path: the file, by custom `name-version.tilec`.
-        info: the index.
-        read_image: returns the bytes of an image by digest; called once for each, in sorted order.
-        max_size: most bytes of the file, 0 for no bound.
-        portion: what of the bundle the file holds.
-        stage: puts the file in place later, with others.
+        path: Path of the file, by convention `name-version.tilec`.
+        info: Index of the bundle.
+        read_image: Function that returns the bytes of an image by digest. It is called once for
+            each digest, in sorted order.
+        max_size: Maximum size of the file in bytes, or 0 for no limit.
+        portion: Portion of the bundle that the file holds.
+        stage: Stage that renames the file into place later, with others.
 
     Returns:
         SHA-256 of the file (hex).
 
     Raises:
-        OutputError: the file cannot be written, or exceeds `max_size`; the message then lists the
-            largest kernels.
-        BundleError: the index breaks a rule, or an image's bytes do not have their digest.
+        OutputError: The file cannot be written, or exceeds `max_size`. In the second case the
+            message lists the largest kernels.
+        BundleError: The index breaks a rule, or an image's bytes do not match their digest.
     """
     index = index_members(info)
-    from_members(index)  # nothing is published that the reader would refuse
+    from_members(index)  # raises for an index that the reader would reject
     if portion.machine_code is not None:
         index = {INDEX_NAME: index[INDEX_NAME]}
     sizes = {image.digest: image.size for image in images_of(info) if portion.holds(image)}
@@ -156,7 +160,7 @@ def _too_large(
 
 
 def mib(size: int) -> str:
-    """Return a size as messages have it: `90.0 MiB`."""
+    """Format a size as `90.0 MiB` or `90.0 KiB`."""
     if size < 1 << 20:
         return f"{size / 1024:.1f} KiB"
     return f"{size / (1 << 20):.1f} MiB"

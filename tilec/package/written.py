@@ -1,8 +1,9 @@
-"""The list of a package's outputs: the files that a build may replace and `tilec clean` removes.
+"""List of a package's outputs: the files that a build may replace and `tilec clean` removes.
 
-It lies beside the outputs and names each with its kind and SHA-256. A file is tilec's while it has
-a digest of the list. The list is no proof of origin, since a program that can write an output can
-write the list: it reaches only files below its own directory.
+The list is a file beside the outputs. It names each output with its kind and SHA-256. A file
+belongs to tilec while its digest is in the list. The list does not prove origin, because a program
+that can write an output can also write the list. It therefore applies only to files below its own
+directory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST = 64 << 20  # bytes of a list
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """A file of the list that is there: its place, its kind, and each digest that tilec gave it."""
+    """An existing file of the list: its path, its kind, and its digests in the list."""
 
     path: Path
     kind: str
@@ -37,13 +38,13 @@ class Written:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the bytes that tilec wrote; empty where it has others or is a link."""
+        """SHA-256 (hex) of the file; empty if tilec did not write these bytes, or for a link."""
         digest = "" if self.path.is_symlink() else file_digest(self.path)
         return digest if digest in self.digests else ""
 
     @property
     def unchanged(self) -> bool:
-        """Whether it has the bytes that tilec wrote."""
+        """Whether the file has the bytes that tilec wrote."""
         return bool(self.digest)
 
 
@@ -53,7 +54,7 @@ def list_name(package: str) -> str:
 
 
 def written_files(directory: Path, package: str) -> list[Written]:
-    """Return the outputs of a package that are in a directory, changed or not."""
+    """Return the existing outputs of a package in a directory, changed or not."""
     rows: dict[Path, tuple[str, tuple[str, ...]]] = {}
     for digest, kind, name in _rows(directory / list_name(package)):
         path = directory / name
@@ -66,12 +67,14 @@ def written_files(directory: Path, package: str) -> list[Written]:
 
 
 def save_list(path: Path, package: str, outputs: Iterable[Output]) -> None:
-    """Write a package's list before its outputs are in place, so that an interrupted build owns them too.
+    """Write a package's list of outputs.
 
-    Outputs of earlier builds stay in it while they are unchanged.
+    The list is written before the outputs are renamed into place, so that it also covers the
+    outputs of an interrupted build. Outputs of earlier builds stay in the list while they are
+    unchanged.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: The list cannot be written.
     """
     directory = path.parent
     rows = {(output.digest, output.kind, Path(output.path)) for output in outputs}
@@ -98,10 +101,11 @@ def is_written(path: Path) -> bool:
 def stale_outputs(
     manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]
 ) -> dict[Path, bool]:
-    """Return earlier outputs that a build replaces, each with whether it is unchanged.
+    """Return the earlier outputs that a build replaces, each with whether it is unchanged.
 
-    Bundles stay, and so do wheels and documents of other versions. A generated package is replaced
-    by another one alone; under another module it goes as a whole or not at all.
+    Bundles stay, as do wheels and documents of other versions. Only another generated package
+    replaces a generated package. A package under another module is removed as a whole or not at
+    all.
     """
     package = manifest.package
     current = {Path(output.path) for output in outputs}
@@ -127,10 +131,10 @@ def stale_outputs(
 
 
 def outputs_of_others(directory: Path, package: str) -> dict[Path, str]:
-    """Return outputs in a directory that tilec wrote for other packages, with their names.
+    """Return the outputs of other packages in a directory, each with the name of its package.
 
-    A project whose package was renamed has them, and so have packages that share a directory:
-    nothing tells these two apart.
+    A project has such outputs after its package was renamed, or if packages share a directory.
+    tilec cannot distinguish these cases.
     """
     return {
         directory / file.path.relative_to(directory).parts[0]: owner
@@ -141,7 +145,7 @@ def outputs_of_others(directory: Path, package: str) -> dict[Path, str]:
 
 
 def hub_place(package: str) -> tuple[str, ...]:
-    """Return where a package's variant for the Hugging Face hub lies below the outputs."""
+    """Return the path below the outputs of a package's variant for the Hugging Face hub."""
     return "hub", package, "build", VARIANT
 
 
@@ -151,7 +155,7 @@ def document_name(package: PackageInfo, suffix: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file (hex); empty where it is no file or cannot be read."""
+    """Return the SHA-256 of a file (hex), or an empty text if it cannot be read as a file."""
     try:
         if not path.is_file():
             return ""
@@ -162,7 +166,7 @@ def file_digest(path: Path) -> str:
 
 
 def stream_digest(file: IO[bytes]) -> str:
-    """Return the SHA-256 (hex) of what may be larger than memory."""
+    """Return the SHA-256 (hex) of a file that may be larger than memory."""
     digest = hashlib.sha256()
     while part := file.read(1 << 20):
         digest.update(part)
