@@ -163,7 +163,13 @@ def write_package(folder: Path, *kernels: KernelInfo) -> None:
     info = bundle_of(*kernels).info
     for name, data in render_package(info, "b.tilec", index_digest(info)).items():
         (folder / name).write_bytes(data)
-    write_bundle(folder / "b.tilec", info, IMAGES.__getitem__)
+    write_kernels(folder / "b.tilec", *kernels)
+
+
+def write_kernels(path: Path, *kernels: KernelInfo) -> Path:
+    """Write a bundle of kernels of `tests.runtime_samples`."""
+    write_bundle(path, bundle_of(*kernels).info, IMAGES.__getitem__)
+    return path
 
 
 def write_sample(path: Path) -> tuple[Sample, BundleInfo, str]:

@@ -1,6 +1,4 @@
-"""The benchmarks of launches: their shapes, classes, steps, statistics and the packing of the C
-loop, without a GPU.
-"""
+"""The benchmarks of programs, without a GPU: what the C loop packs, and the large package."""
 
 from __future__ import annotations
 

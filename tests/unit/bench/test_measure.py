@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 from statistics import median
+from unittest.mock import MagicMock
 
 import pytest
 
+from tilec.bench.clocks import Clocks
 from tilec.bench.measure import (
     ClockReading,
     MeasureOptions,
@@ -107,3 +109,15 @@ def test_a_ratio_of_pairs_ignores_drift() -> None:
     assert found.ratio == pytest.approx(1 / 1.03, rel=0.005)
     assert ratio_of(second, first).ratio > 1
     assert median_interval(first).low < median(second) < median_interval(second).high
+
+
+@pytest.mark.parametrize(
+    ("bits", "held"),
+    [(0x0, ()), (0x1, ()), (0x84, ("power",)), (0x64, ("power", "heat"))],
+)
+def test_reasons_that_hold_clocks_back_are_named(bits: int, held: tuple[str, ...]) -> None:
+    nvml = MagicMock()
+    nvml.device_get_current_clocks_event_reasons.return_value = bits
+    reading = Clocks("GPU-1", nvml).read()
+    assert reading
+    assert reading.held_back == held

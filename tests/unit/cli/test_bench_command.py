@@ -1,6 +1,4 @@
-"""`tilec bench` with planned times: what is shown at 80 columns, what is written and refused, and
-how it ends.
-"""
+"""`tilec bench` with planned times: what is written and refused, and how it ends."""
 
 from __future__ import annotations
 
@@ -222,7 +220,7 @@ def test_json_holds_every_sample_and_where_it_was_measured(
     assert (first["name"], len(first["image"]), first["host_seconds"]) == ("add/4k", 64, 3.4e-6)
     assert first["time"]["median"] == pytest.approx(14.04e-6)
     assert len(first["time"]["samples"]) >= 30
-    assert first["work"]["bytes"] == 49152
+    assert (first["work"]["bytes"], first["work"]["dtype"]) == (49152, "f32")
     assert first["rates"]["bound"] == "memory"
     assert first["against"][0]["ratio"] == pytest.approx(300 / 14.04, rel=1e-3)
     assert first["against"][1]["reason"] == "torch is not installed"

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from tests.bench_samples import BENCH, CASE, HEAD
-from tests.runtime_samples import ADD, IMAGES
+from tests.bundle_samples import write_kernels
+from tests.runtime_samples import ADD
 from tilec.bench import place as bench_place
 from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
-from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import MissingError, NoDeviceError
-from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 
 EACH = 50e-6  # seconds of a launch
 
@@ -53,10 +52,7 @@ def project(tmp_path: Path) -> Path:
     ) + CASE.format(name="odd", size=1003, bench=BENCH)
     (tmp_path / "tilec.toml").write_text(HEAD + cases)
     (tmp_path / "add.cu").write_text("")  # nothing is built of it
-    info = BundleInfo(
-        package=PackageInfo(name="sample", version="1.0", module="sample"), kernels=(ADD,)
-    )
-    write_bundle(tmp_path / "sample.tilec", info, IMAGES.__getitem__)
+    write_kernels(tmp_path / "sample.tilec", ADD)
     return tmp_path
 
 
@@ -69,18 +65,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     }
     driver = TimedDriver((dataclasses.replace(H200, l2=1 << 18),), symbols)
 
-    def unknown(_uuid: str) -> Clocks:
-        class Absent:
-            def init_v2(self) -> None:
-                raise RuntimeError("none here")
-
-        return Clocks("", Absent())
-
     def missing(name: str, *_: object) -> None:
         raise MissingError(f"{name} is not installed")
 
     monkeypatch.setattr(_driver, "driver", lambda: driver)
-    monkeypatch.setattr(bench_place, "Clocks", unknown)
+    monkeypatch.setattr(bench_place, "Clocks", lambda _uuid: Clocks("", object()))
     monkeypatch.setattr(bench_place, "uuid_of", lambda _ordinal: "GPU-1")
     monkeypatch.setattr(bench_place, "open_library", missing)
     monkeypatch.setattr("tilec.bench.ceilings.COPY", 1 << 20)

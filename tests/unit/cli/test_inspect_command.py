@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.bundle_samples import Sample, write_sample
+from tests.bundle_samples import Sample, write_kernels, write_sample
 from tests.conftest import Golden, Terminal
-from tests.runtime_samples import ADD, GEMM, IMAGES, STRUCT, fake_driver, image, kernel, slot
+from tests.runtime_samples import ADD, GEMM, STRUCT, fake_driver, image, kernel, slot
 from tests.unit.conftest import Cli
 from tilec.package.write import write_bundle
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError
-from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 
@@ -209,11 +209,7 @@ DEAD = kernel(
 
 @pytest.fixture
 def dead(tmp_path: Path) -> Path:
-    info = BundleInfo(
-        package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(ADD, DEAD)
-    )
-    write_bundle(tmp_path / "acme.tilec", info, IMAGES.__getitem__)
-    return tmp_path / "acme.tilec"
+    return write_kernels(tmp_path / "acme.tilec", ADD, DEAD)
 
 
 TEXT = """\
@@ -298,11 +294,7 @@ DENIED = "PTX that the driver would compile, and jit-fallback is deny by default
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    info = BundleInfo(
-        package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(ADD, GEMM, WIDE)
-    )
-    write_bundle(tmp_path / "acme.tilec", info, IMAGES.__getitem__)
-    return tmp_path / "acme.tilec"
+    return write_kernels(tmp_path / "acme.tilec", ADD, GEMM, WIDE)
 
 
 def test_why_names_the_variant_that_a_launch_takes(

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, IMAGES, bundle_of
+from tests.bundle_samples import write_kernels
+from tests.runtime_samples import ADD
 from tilec.case.cases import expand_cases
 from tilec.model.tuning import size_expressions
-from tilec.package.write import write_bundle
 from tilec.tune import worker
 from tilec.tune.candidates import CompiledPoint, KernelFacts
 from tilec.tune.cases import Prepared
@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
             for v in ADD.variants
         ),
     )
-    write_bundle(bundle, bundle_of(info).info, IMAGES.__getitem__)
+    write_kernels(bundle, info)
     (kernel,) = load(tmp_path / "tilec.toml", languages={"cuda": (".cu",)}).kernels
     (case,) = expand_cases(kernel, info)
     worker.write_expected(tmp_path / "add.some.npz", case, {"z": np.zeros(64)})

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, IMAGES, bundle_of
+from tests.bundle_samples import write_kernels
+from tests.runtime_samples import ADD
 from tilec.bench.measure import MeasureOptions
 from tilec.case.cases import bind, small_case
 from tilec.manifest.types import Case, Input
 from tilec.model.tuning import Status
-from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec.tune import meter, wire, worker
 
@@ -56,7 +56,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 @pytest.fixture
 def subject(tmp_path: Path) -> wire.Subject:
     bundle = tmp_path / "c.tilec"
-    write_bundle(bundle, bundle_of(ADD).info, IMAGES.__getitem__)
+    write_kernels(bundle, ADD)
     inputs = worker.make_inputs(CASE)
     worker.write_expected(
         tmp_path / "some.npz", CASE, {"z": (inputs["x"] + inputs["y"]).astype(np.float64)}
