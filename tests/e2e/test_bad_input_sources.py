@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, TWICE_CU, Cli, edit, tree, write
+from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, TWICE_CU, Cli, tree, write
 from tests.runtime_samples import Array
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import load
@@ -139,35 +139,6 @@ def test_a_source_that_does_not_compile(cli: Cli, tmp_path: Path, name: str) -> 
     assert kept[Path(source).name].decode() == text
     assert kept["log.txt"]
     assert str(tmp_path) not in done.err
-
-
-@pytest.mark.long
-def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
-    unfolded = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
-    text = (
-        unfolded
-        + "template <int B> struct S<0, B> { enum { v = 1 }; };\n"
-        + TWICE_CU.replace("2.0f", "float(S<20, 1>::v)")
-    )
-    quick = TWICE.replace("twice", "quick")
-    root = write(
-        tmp_path,
-        HEAD + TWICE + quick,
-        {"k/twice.cu": text, "k/quick.cu": TWICE_CU.replace("twice", "quick")},
-    )
-    cli.good(root, "build", "--select", "quick")  # which may take as long as it likes
-    edit(root / "tilec.toml", HEAD, HEAD + "[toolchain]\ntimeout = 1\n")
-    done = cli(root, "build")
-    assert done.code == 1
-    assert (
-        "error: twice-sm_90: compiling it did not end within 1 s\n  cause: the compiler hangs, or the variant is very large\n"
-        in done.err
-    )
-    assert (
-        "  fix: raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix\n"
-        in done.err
-    )
-    assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
 
 
 @pytest.mark.long

@@ -119,17 +119,6 @@ def test_a_user_installs_upgrades_mixes_and_removes(
     ]
     assert program(venv) == ["3.0", "sm_90 True", "False"]
 
-    assert "conflict" in install("acme-demo==2.0", "acme-demo-sm90==1.0", code=1)
-    assert program(venv) == ["3.0", "sm_90 True", "False"]  # nothing is half installed
-    install("--no-deps", "acme-demo-sm90==1.0")
-    assert "acme-demo-sm90 1.0 has requirement acme-demo==1.0" in venv.pip("check", code=1)
-    _, kind, what, fix, _ = program(venv)
-    assert kind == "BundleError"
-    assert "the machine code is of another build than package acme: of acme-demo 1.0" in what
-    assert fix == "pip install --force-reinstall --no-deps 'acme-demo-sm90==2.0'"
-    install("--force-reinstall", "--no-deps", "acme-demo-sm90==2.0")
-    assert program(venv) == ["3.0", "sm_90 True", "False"]
-
     install("acme-demo[all]")
     assert "acme_sm80" in installed(venv)
     venv.pip("uninstall", "-y", "acme-demo-sm90", "acme-demo-sm80")

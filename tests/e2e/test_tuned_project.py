@@ -1,6 +1,4 @@
-"""A tuning table from the manifest to launches on the cpu device: taken up, refused, reduced to
-winners; nothing of it stale.
-"""
+"""A tuning table from the manifest to launches on the cpu device: taken up, refused, never stale."""
 
 from __future__ import annotations
 
@@ -132,24 +130,3 @@ def test_a_table_from_the_manifest_to_a_launch(cli: Cli, project: Path) -> None:
     text = (project / "dist" / "blends" / "__init__.pyi").read_text()
     assert "BM: Literal[16, 4] | None = None" in text or "BM: Literal[4, 16] | None = None" in text
     assert "by the tuning table or 16 by default" in text
-
-
-def test_winners_alone_are_shipped(cli: Cli, project: Path) -> None:
-    manifest = project / "tilec.toml"
-    before = manifest.read_text()
-    manifest.write_text(
-        before.replace('"tuning/blend.json" }', '"tuning/blend.json", keep = "winners" }')
-    )
-    write(project, record_of(project, (64, 4, 32)))
-    try:
-        cli.good(project, "build")
-        (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
-        assert {tuple(variant["axes"].values()) for variant in kernel["variants"]} == {
-            ("f32", 4, 32),
-            ("f32", 16, 32),
-        }
-        assert len(kernel["variants"]) == 8
-        assert taken(project, 64) == "blend-f32-BM4-BN32-contiguous"
-        assert taken(project, 999) == "blend-f32-BM16-BN32-contiguous"
-    finally:
-        manifest.write_text(before)

@@ -17,7 +17,6 @@ import pytest
 from tests.remote_server import CacheServer
 from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cache import Cache
-from tilec.compile.cluster import crew
 from tilec.compile.cluster import pool as pools
 from tilec.compile.events import Done, Failed, SilentObserver
 from tilec.compile.remote.access import Access
@@ -297,18 +296,3 @@ def test_a_worker_that_freezes_is_done_without(
     finally:
         os.kill(victim, signal.SIGCONT)
     assert ["it went silent" in note for note in observer.notes] == [True]
-
-
-@pytest.mark.long
-def test_a_worker_that_is_frozen_from_the_start_holds_up_no_other(
-    project, cluster, remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crew, "_TOGETHER", 1.0)
-    monkeypatch.setattr(pools, "_CLOSE", 1.0)
-    victim = next(iter(cluster.workers.values())).pid
-    os.kill(victim, signal.SIGSTOP)
-    try:
-        with remote() as pool:
-            images(pool.compile(project.keyed(*map(project.job, range(2)))))
-    finally:
-        os.kill(victim, signal.SIGCONT)
