@@ -16,12 +16,6 @@ from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, environment, tree, wr
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 INSTALL = "  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
-CASE = """
-[kernel.twice.case.small]
-inputs.x = { shape = [64], dtype = "f32", dist = "normal" }
-inputs.y = { shape = [64], dtype = "f32", dist = "empty" }
-reference = "reference.py:twice"
-"""
 
 
 @pytest.fixture
@@ -53,28 +47,6 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     assert not (root / "dist").exists()
     shown = bare.process(root, "build", "--json")
     assert (shown.code, shown.json()["error"]["type"]) == (3, "ToolchainError")
-
-
-def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
-    root = write(
-        tmp_path, HEAD + TWICE + CASE, {"reference.py": "def twice(x):\n    return 2 * x\n"}
-    )
-    done = cli(root, "run", "--device", "cuda:0", CUDA_VISIBLE_DEVICES="")
-    assert (done.code, done.out) == (3, "")
-    first, cause, fix = done.err.rstrip("\n").split("\n")
-    assert first.startswith("error: running kernels needs a GPU (cuda:0): ")
-    assert cause.startswith("  cause: ")
-    assert fix.startswith(
-        "  fix: leave --device out, or say --device cpu, to run the tile kernels here; or carry the project and its bundle to a "
-    )
-    assert not (root / "dist").exists()
-    without = cli(root, "run", CUDA_VISIBLE_DEVICES="")
-    assert without.code == 3
-    assert without.err.startswith("running on the cpu device, without a GPU: ")
-    assert (
-        "skipped twice: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
-        in without.out
-    )
 
 
 @pytest.mark.parametrize(

@@ -152,23 +152,3 @@ def test_operators_of_the_manifest_allocate(cli: Cli, tmp_path: Path, python: st
     assert first == "(5, 40) torch.float32 cuda"
     assert second == "torch.Size([40])"
     assert "'softmax'" in third
-
-
-def test_a_damaged_file_is_refused_with_its_name(cli: Cli, tmp_path: Path, python: str) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    cli.good(root, "build", "--emit", "hub")
-    path = root / VARIANT / "_runtime" / "launch" / "launcher.py"
-    path.write_bytes(path.read_bytes() + b"\n")
-    shown = ran(
-        python,
-        root,
-        """
-        try:
-            kernels.get_local_kernel(V)
-        except ImportError as error:
-            print(error)
-        """,
-    )
-    assert "_runtime/launch/launcher.py is damaged: it has other bytes" in shown
-    refused = cli(root, "build", "--emit", "hub", "--force")
-    assert (refused.code, "would overwrite" in refused.err) == (1, True)

@@ -1,8 +1,11 @@
-"""`tilec profile` and `tilec debug`: how they call NVIDIA's tools, and what they refuse."""
+"""`tilec profile`, `debug` and `sanitize --device cuda`: how they call NVIDIA's tools, which are
+shell scripts here, and what they refuse.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -45,7 +48,6 @@ def test_the_kernel_is_built_for_debugging(debug, tmp_path: Path, fake_build: Mo
 @pytest.fixture
 def profile(watched, tmp_path: Path):
     write_ncu(tmp_path)
-
     return functools.partial(watched, "profile", "--bundle", "acme.tilec")
 
 
@@ -90,32 +92,59 @@ def test_no_report_is_an_error_whatever_ncu_returns(
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
+        (
+            ("sanitize", "--device", "gpu"),
+            2,
+            "'gpu' is no device that can check: take cpu, cuda, or cuda:N",
+        ),
+        (("sanitize", "--device", ""), 2, "'' is no device that can check"),
+        (
+            ("sanitize", "--device", "cuda", "--tool", "memchek"),
+            2,
+            "no such tool: 'memchek'; did you mean 'memcheck'",
+        ),
+        (
+            ("sanitize", "--device", "cuda", "--tool", ""),
+            2,
+            "no such tool: ''; there are memcheck,",
+        ),
+        (
+            ("sanitize", "--device", "cuda", "--nan"),
+            2,
+            "--nan means nothing for --device cuda\n  fix: pass --device cpu, or leave --nan out",
+        ),
+        (
+            ("sanitize", "--device", "cuda", "--seed", "1"),
+            2,
+            "--seed means nothing for --device cuda",
+        ),
+        (
+            ("sanitize", "--device", "cuda", "--steps", "5"),
+            2,
+            "--steps means nothing for --device cuda",
+        ),
+        (
+            ("sanitize", "--device", "cpu", "--tool", "all"),
+            2,
+            "--tool means nothing for --device cpu\n  fix: pass --device cuda",
+        ),
+        (
+            ("sanitize", "--device", "cpu", "--profile", "debug"),
+            2,
+            "--profile means nothing for --device cpu",
+        ),
+        (("sanitize", "--device", "cuda", "scael"), 2, "no kernel 'scael'; did you mean 'scale'"),
+        (
+            ("sanitize", "--device", "cuda", "--case", "sme"),
+            2,
+            "no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more",
+        ),
+        (("sanitize", "--device", "cuda:7"), 3, "compute-sanitizer needs a GPU (cuda:7)"),
         (("debug", "scale/some", "--batch"), 2, "--batch without --ex"),
         (("debug", "scale/some", "--device", "0"), 2, "--device: '0' is no GPU"),
-        (
-            (
-                "profile",
-                "scael/some",
-            ),
-            2,
-            "no kernel 'scael'; did you mean 'scale'",
-        ),
-        (
-            (
-                "profile",
-                "scale/sme",
-            ),
-            2,
-            "no case 'sme'; did you mean 'some'",
-        ),
-        (
-            (
-                "profile",
-                "scale",
-            ),
-            2,
-            "'scale' names no case\n  fix: name one as KERNEL/CASE",
-        ),
+        (("profile", "scael/some"), 2, "no kernel 'scael'; did you mean 'scale'"),
+        (("profile", "scale/sme"), 2, "no case 'sme'; did you mean 'some'"),
+        (("profile", "scale"), 2, "'scale' names no case\n  fix: name one as KERNEL/CASE"),
         (
             ("profile", "scale/some[f16]"),
             2,
@@ -137,7 +166,8 @@ def test_command_lines_that_are_off(
     watched, tmp_path: Path, args: tuple[str, ...], code: int, words: str
 ) -> None:
     write_ncu(tmp_path)
-    write_tool(tmp_path, "cuda-gdb", "exit 7")
+    for tool in ("cuda-gdb", "compute-sanitizer"):
+        write_tool(tmp_path, tool, "exit 7")
     done = watched(*args, "--bundle", "acme.tilec")
     assert (done.code, done.out) == (code, "")
     assert words in done.err
@@ -156,3 +186,32 @@ def test_without_the_tool(watched, command: str, tool: str, fix: str) -> None:
     assert done.code == 3
     assert f"error: {tool} not found; looked in PATH, " in done.err
     assert f"fix: {fix}" in done.err
+
+
+def ending(tool: str, code: int) -> str:
+    """A tool that ends so, where the others find nothing."""
+    return f'[ "$2" != {tool} ] || exit {code}'
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "status", "words"),
+    [
+        (ending("racecheck", 86), 86, "findings", "3 clean, 1 with findings"),
+        (ending("racecheck", 1), 1, "error", "3 clean, 1 could not be checked"),
+        ("kill -9 $$", 1, "error", "4 could not be checked"),
+    ],
+)
+def test_findings_and_failed_tools_set_the_exit_code(
+    watched, tmp_path: Path, script: str, code: int, status: str, words: str
+) -> None:
+    write_tool(tmp_path, "compute-sanitizer", script)
+    sanitize = functools.partial(
+        watched, "sanitize", "--device", "cuda:0", "--bundle", "acme.tilec", "--case", "some"
+    )
+    done = sanitize()
+    assert done.code == code
+    assert f"4 runs of compute-sanitizer on Fake H200: {words}\n" in done.out
+    document = json.loads(sanitize("--json").out)
+    run = document["runs"][1]
+    assert (run["case"], run["tool"], run["status"]) == ("scale/some", "racecheck", status)
+    assert run["report"] == str(tmp_path / ".tilec" / "sanitize" / "scale.some.racecheck.report")

@@ -87,26 +87,28 @@ def test_a_file_that_could_come_before_another(project: Path, name: str) -> None
     assert jobs(project) is None
 
 
-@pytest.mark.parametrize("name", [".hidden", "dist/made", "node_modules", "include"])
-def test_a_folder_that_is_searched_counts_whatever_it_is_called(project: Path, name: str) -> None:
-    (project / name / "sub").mkdir(parents=True)
-    assert take(project, searched=(name,))
-    assert jobs(project) == 7
-    (project / name / "sub" / "a.h").write_text("")
-    assert jobs(project) is None
-
-
 @pytest.mark.parametrize(
-    "name", ["include/.detail", "include/.detail/deep", "include/node_modules"]
+    ("searched", "below"),
+    [
+        (".hidden", "sub"),
+        ("dist/made", "sub"),
+        ("node_modules", "sub"),
+        ("include", "sub"),
+        ("include", ".detail/deep"),
+        ("include", "node_modules"),
+    ],
 )
-def test_hidden_folders_below_one_that_is_searched_count(project: Path, name: str) -> None:
-    (project / name).mkdir(parents=True)
-    assert take(project, searched=("include",))
+def test_a_folder_that_is_searched_counts_whatever_it_is_called(
+    project: Path, searched: str, below: str
+) -> None:
+    new = project / searched / below / "new.h"
+    new.parent.mkdir(parents=True)
+    assert take(project, searched=(searched,))
     assert jobs(project) == 7
-    (project / name / "new.h").write_text("")
+    new.write_text("")
     assert jobs(project) is None
-    assert take(project, searched=("include",))
-    (project / name / "new.h").write_text("edited")
+    assert take(project, searched=(searched,))
+    new.write_text("edited")
     assert jobs(project) == 7, "nobody read it, and its name is as it was"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import subprocess
 import sys
 import threading
@@ -12,7 +11,6 @@ import pytest
 
 from tests.waiting import PATIENCE
 from tilec.compile.state import WorkDir
-from tilec_runtime.errors import OutputError
 
 
 def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
@@ -54,17 +52,3 @@ def test_sweeps_leftovers_of_dead_builds_only(tmp_path: Path) -> None:
     with work.lock(pytest.fail):
         assert not dead.exists()
         assert work.spool.exists()
-
-
-def test_a_project_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with (
-        pytest.raises(OutputError, match=r"cannot write .*\.tilec: Read-only") as caught,
-        WorkDir(tmp_path).lock(pytest.fail),
-    ):
-        pytest.fail("the lock was taken")
-    assert caught.value.cause == "the file system is read-only"
-    assert caught.value.fix == "make the project's directory writable, or build a copy of it"
