@@ -14,13 +14,13 @@ from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.model.signature import AbiSlot
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
 
 
-def together(*abis: tuple[AbiSlot, ...]) -> Any:
+def together(*abis: tuple[AbiSlot, ...], info: KernelInfo = ADD) -> Any:
     targets = ("sm_80", "sm_90", "sm_100")[: len(abis)]
     variant = Variant(kernel="add", id="add", axes=())
     jobs = [
@@ -33,13 +33,20 @@ def together(*abis: tuple[AbiSlot, ...]) -> Any:
             for abi, target in zip(abis, targets, strict=True)
         ]
     )
-    return _with_images(SimpleNamespace(jobs=jobs, info=ADD), rows)  # type: ignore[arg-type]
+    return _with_images(SimpleNamespace(jobs=jobs, info=info), rows)  # type: ignore[arg-type]
 
 
 def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
     null = slot("u64", "0")
     (variant,) = together((*ADD_ABI, null), (*ADD_ABI, SCRATCH), (*ADD_ABI, null)).variants
     assert variant.abi == (*ADD_ABI, SCRATCH)
+
+
+def test_a_struct_has_the_size_that_its_image_takes() -> None:
+    structs = tuple(Param(name=name, kind=ParamKind.STRUCT) for name in ("box", "pair"))
+    abi = (*ADD_ABI, slot("struct", "box", 24), slot("struct", "pair", 8))
+    made = together(abi, abi, info=dataclasses.replace(ADD, params=(*ADD.params, *structs)))
+    assert [param.size for param in made.params[-2:]] == [24, 8]
 
 
 def test_an_image_that_takes_other_arguments_is_refused() -> None:
