@@ -1,4 +1,4 @@
-"""Open the bundle in a bundle file, a generated package's directory, or a wheel."""
+"""Opening of the bundle in a bundle file, the directory of a generated package, or a wheel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilec_runtime.errors import BundleError
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30
 _CHUNK = 1 << 20
-# What reading a damaged zip file raises beside OSError.
+# Exceptions of reading a damaged zip file, besides OSError.
 UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -32,13 +32,13 @@ UNREADABLE = (
     NotImplementedError,
     RuntimeError,
 )
-# Where a generated package pins the digest of its bundle's index.
+# Line of a generated package with the digest of its bundle's index.
 _PIN = re.compile(rb'^    "([0-9a-f]{64})",$', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Container:
-    """A bundle and where it was found; `kind` is `bundle`, `package` or `wheel`."""
+    """A bundle and its place; `kind` is `bundle`, `package` or `wheel`."""
 
     path: str
     kind: str
@@ -50,11 +50,11 @@ def open_container(path: Path) -> Container:
     """Open the bundle in a file or directory.
 
     Args:
-        path: a bundle, a generated package's directory (or an output directory with one bundle), or
-            a wheel.
+        path: Path of a bundle, of a wheel, of a generated package's directory, or of an output
+            directory with one bundle.
 
     Raises:
-        BundleError: there is no such path, no bundle in it, or more than one, or the bundle is
+        BundleError: The path does not exist, contains no bundle or several, or the bundle is
             damaged.
     """
     if path.is_dir():
@@ -68,7 +68,7 @@ def open_container(path: Path) -> Container:
 
 
 def describe(container: Container) -> Report:
-    """Return the report of an open container; it reads the whole bundle once for its digest."""
+    """Return the report of an open container; read the whole bundle once for its digest."""
     return Report(
         path=container.path,
         kind=container.kind,
@@ -101,7 +101,7 @@ def _from_directory(path: Path) -> Container:
     module = path / "__init__.py"
     text = module.read_bytes() if module.is_file() else b""
     if len(bundles) > 1:
-        # A build that was killed leaves the bundle of the new package beside that of the old one.
+        # A killed build leaves the bundle of the new package beside the bundle of the old one.
         bundles = [entry for entry in bundles if entry.name.encode() in text] or bundles
     if len(bundles) == 1:
         opened = _from_file(path, "package" if module.is_file() else "bundle", bundles[0])
@@ -128,7 +128,7 @@ def _from_directory(path: Path) -> Container:
 
 def _from_wheel(path: Path) -> Container:
     with contextlib.ExitStack() as unless_opened:
-        # A file, since a bundle may be larger than memory.
+        # A temporary file, because a bundle may be larger than memory.
         file = unless_opened.enter_context(tempfile.TemporaryFile())
         size = _copy(path, file)
         try:
@@ -141,9 +141,7 @@ def _from_wheel(path: Path) -> Container:
 
 
 def _part_beside(wheel: Path, module: str) -> bytes | None:
-    """Return the part in the wheel of a provider that lies beside a package's wheel; None if there
-    is no such wheel.
-    """
+    """Return the part in a provider's wheel beside the package's, or None if there is none."""
     name, _, rest = wheel.name.partition("-")
     beside = wheel.with_name(f"{name}_{module.rpartition('_')[2]}-{rest}")
     if not beside.is_file():
@@ -158,7 +156,7 @@ def _copy(path: Path, file: BinaryIO) -> int:
     """Copy the only bundle of a wheel into a file and return its size.
 
     Raises:
-        BundleError: the wheel is damaged, or holds none or several.
+        BundleError: The wheel is damaged, or contains no bundle or several.
     """
     try:
         return _extract(path, file)

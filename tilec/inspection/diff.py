@@ -1,4 +1,4 @@
-"""What changed between two builds: for callers of the launchers, and in the images."""
+"""Differences between two builds: for callers of the launchers, and in the images."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 
-# What a parameter requires beside its kind and dtypes.
+# Requirements of a parameter besides its kind and dtypes.
 _FACTS = ("rank", "out", "stride", "shape_divisible", "stride_divisible", "align")
 _LAUNCH = ("grid", "block", "shared", "cluster", "cooperative", "programmatic")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A change that callers notice; of the whole package if `kernel` is empty.
+    """A change that affects callers; it affects the whole package if `kernel` is empty.
 
     Attributes:
-        breaking: whether a call that worked may be refused, or mean something else.
+        breaking: Whether a valid call may be rejected, or change its meaning.
     """
 
     what: str
@@ -33,7 +33,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
-    """What one image needs: registers per thread, occupancy (0 to 1), and bytes of the rest."""
+    """Resources of one image: registers per thread, occupancy (0 to 1), all others in bytes."""
 
     registers: int | None
     spills: int | None
@@ -45,7 +45,7 @@ class Measures:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ImageChange:
-    """An image of both bundles whose bytes differ."""
+    """An image that is in both bundles with different bytes."""
 
     id: str
     old: Measures
@@ -53,7 +53,7 @@ class ImageChange:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """What slows it down: more spills, a larger stack, a lower occupancy."""
+        """Measures that became slower: more spills, a larger stack, a lower occupancy."""
         names = ("spills", "stack")
         worse = [n for n in names if (getattr(self.new, n) or 0) > (getattr(self.old, n) or 0)]
         before, now = self.old.occupancy, self.new.occupancy
@@ -63,7 +63,7 @@ class ImageChange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolChange:
-    """A tool of the build; a version is empty where a build did without it."""
+    """A tool of the build; a version is empty if that build did not use the tool."""
 
     name: str
     old: str
@@ -72,15 +72,17 @@ class ToolChange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """All that differs.
+    """All differences between two builds.
 
     Attributes:
-        old, new: the two files.
-        changes: what callers notice, breaking changes first.
-        images: images of both bundles whose bytes differ.
-        added, removed: ids of images of one bundle.
-        same: number of equal images.
-        tools: tools of another version.
+        old: Report of the old file.
+        new: Report of the new file.
+        changes: Changes that affect callers, breaking changes first.
+        images: Images that are in both bundles with different bytes.
+        added: Ids of images that only the new bundle has.
+        removed: Ids of images that only the old bundle has.
+        same: Number of equal images.
+        tools: Tools whose versions differ.
     """
 
     old: Report
@@ -94,7 +96,7 @@ class Difference:
 
     @property
     def breaking(self) -> tuple[Change, ...]:
-        """The changes that may break a program which ran with the old build."""
+        """Changes that may break a program that worked with the old build."""
         return tuple(change for change in self.changes if change.breaking)
 
 
@@ -260,7 +262,7 @@ def _param(was: Param, now: Param, old: KernelInfo, new: KernelInfo) -> Iterator
 
 
 def _dtypes(param: Param, kernel: KernelInfo) -> set[str]:
-    """Return the dtypes that a parameter takes; an empty name stands for any."""
+    """Return the dtypes that a parameter accepts; an empty name means any dtype."""
     if param.dtype in kernel.dtype_axes:
         return {str(value) for value in dict(kernel.axes)[param.dtype]}
     return {param.dtype}
@@ -328,7 +330,7 @@ def _jit(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
 
 
 def _config(launch: LaunchInfo) -> str:
-    """Return whether callers pass a configuration."""
+    """Return how launches treat a configuration: `refused`, `optional` or `required`."""
     if not launch.open:
         return "refused"
     return "optional" if launch.preset else "required"

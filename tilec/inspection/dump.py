@@ -1,4 +1,4 @@
-"""The code of one image as text: PTX, Tile IR, and machine code by the toolkit's disassemblers."""
+"""Code of one image as text: PTX, Tile IR, and machine code by the toolkit's disassemblers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NotTextError(BundleError):
 
 
 class Form(enum.Enum):
-    """A text that images of one kind have."""
+    """A textual form of the images of one kind."""
 
     PTX = "ptx"
     SASS = "sass"
@@ -43,7 +43,7 @@ class Form(enum.Enum):
 
     @property
     def kind(self) -> TargetKind:
-        """The kind of image that has this text."""
+        """Kind of the images with this form."""
         return {
             Form.PTX: TargetKind.PTX,
             Form.SASS: TargetKind.CUBIN,
@@ -53,7 +53,7 @@ class Form(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Dump:
-    """The text of one image, and the tool that made it (empty for tilec)."""
+    """The text of one image, and the tool that produced it (empty for tilec)."""
 
     id: str
     image: ImageInfo
@@ -71,17 +71,17 @@ def dump(
     """Return the text of the one image that `select` names.
 
     Args:
-        bundle: the images.
-        form: which text.
-        select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty if
-            there is only one.
-        search: where the disassembler is looked for.
-        folder: where the bundle's source files may be, for their lines.
+        bundle: Images to select from.
+        form: Form of the text.
+        select: Id of the image (`gemm-f16-BM128-sm_90`), or a glob that matches only this image.
+            Empty if there is only one image.
+        search: Places to search for the disassembler.
+        folder: Folder of the bundle's source files, if available, for source lines.
 
     Raises:
         UsageError: `select` names no such image, or several.
-        ToolchainError: the disassembler is missing, or cannot read the image.
-        BundleError: the image is damaged.
+        ToolchainError: The disassembler is missing, or cannot read the image.
+        BundleError: The image is damaged.
         TileIRError: Tile IR is damaged, or has an unknown operation.
     """
     name, image = pick(bundle, form, select)
@@ -99,16 +99,19 @@ def dump(
 def machine_code(
     data: bytes, symbol: str, search: ToolSearch, *, places: bool = False
 ) -> tuple[str, str]:
-    """Return the disassembly of one entry point of a cubin: (tool and version, text).
+    """Return the disassembly of one entry point of a cubin.
 
     Args:
-        data: the cubin.
-        symbol: the entry point.
-        search: where the disassembler is looked for.
-        places: add source lines, if the cubin has them and nvdisasm is installed.
+        data: Bytes of the cubin.
+        symbol: Name of the entry point.
+        search: Places to search for the disassembler.
+        places: Whether to add source lines, if the cubin has them and nvdisasm is installed.
+
+    Returns:
+        Tool with version, and text.
 
     Raises:
-        ToolchainError: no disassembler is installed, or it cannot read the image.
+        ToolchainError: No disassembler is installed, or it cannot read the image.
     """
     tools = _disassemblers(data, symbol)
     if places:
@@ -117,15 +120,20 @@ def machine_code(
 
 
 def in_short(error: ToolchainError) -> str:
-    """Return an error of a disassembler on one line, without the places that were searched."""
+    """Format the error of a disassembler as one line, without the searched places."""
     return error.what.splitlines()[0].partition("; looked for")[0]
 
 
 def ptx_text(data: bytes, symbol: str, name: str) -> str:
-    """Return the PTX of an image (`name` in messages), without the entry points of other variants.
+    """Return the PTX of an image, without the entry points of other variants.
+
+    Args:
+        data: Bytes of the image.
+        symbol: Entry point of the image.
+        name: Name of the image in messages.
 
     Raises:
-        BundleError: it is no text.
+        BundleError: The image is not text.
     """
     return _one_entry(_text(data, name), symbol)
 
@@ -134,7 +142,7 @@ def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
     """Return the id and the index row of the one image of a form that `select` names.
 
     Raises:
-        UsageError: it names none, or several.
+        UsageError: `select` names no image, or several.
     """
     images = dict(_images(bundle, form.kind))
     if select in images:
@@ -167,7 +175,7 @@ def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
 
 
 def shown(names: list[str]) -> str:
-    """Return the first names of a list, and how many there are more."""
+    """Format a long list of names as `a, b, c and 5 more`."""
     more = f" and {len(names) - IDS_SHOWN} more" if len(names) > IDS_SHOWN else ""
     return f"{', '.join(names[:IDS_SHOWN])}{more}"
 
@@ -187,10 +195,10 @@ def _example(kind: TargetKind) -> str:
 
 
 def _text(data: bytes, name: str) -> str:
-    """Return PTX as text; bytes of comments that are no UTF-8 are escaped.
+    """Return PTX as text; bytes that are not UTF-8, such as in comments, are escaped.
 
     Raises:
-        NotTextError: it is no PTX.
+        NotTextError: The data is not PTX.
     """
     text = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
     if "\0" in text or ".version" not in text:
@@ -202,7 +210,7 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _one_entry(text: str, symbol: str) -> str:
-    """Return PTX without the other entry points; functions that several use stay."""
+    """Return PTX without the other entry points; functions are kept."""
     parts, kept = [], 0
     entries = list(_ENTRY.finditer(text))
     if symbol not in {entry["name"] for entry in entries}:
@@ -215,7 +223,7 @@ def _one_entry(text: str, symbol: str) -> str:
 
 
 def _end(text: str, start: int) -> int:
-    """Return the end of a body whose opening brace stands before `start`."""
+    """Return the end of a body whose opening brace is before `start`."""
     depth = 1
     for token in _TOKEN.finditer(text, start):
         depth += (token[0] == "{") - (token[0] == "}")
@@ -225,11 +233,11 @@ def _end(text: str, start: int) -> int:
 
 
 def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
-    """Return disassemblers with their flags: for one entry point, if the image holds several."""
+    """Return disassemblers with their flags, for one entry point if the image has several."""
     try:
         index = entry_index(data, symbol)
     except BundleError:
-        index = 0  # the disassembler reports what is wrong
+        index = 0  # the disassembler reports the problem
     alone = (("-fun", str(index)), ("-fun", symbol)) if index else ((), ())
     return {"nvdisasm": ("-c", *alone[0]), "cuobjdump": ("-sass", *alone[1])}
 
@@ -237,7 +245,7 @@ def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
 def _disassemble(
     data: bytes, search: ToolSearch, tools: dict[str, tuple[str, ...]]
 ) -> tuple[str, str]:
-    """Run the first tool that is installed; return its name with version, and its output."""
+    """Run the first installed tool; return its name with version, and its output."""
     missing: ToolchainError | None = None
     for name, flags in tools.items():
         try:

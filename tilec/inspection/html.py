@@ -1,4 +1,4 @@
-"""Render a page as one HTML file that fetches nothing and escapes every text of the bundle."""
+"""Rendering of a page as one HTML file without external resources; all texts are escaped."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
     """Return the HTML file of a page; equal pages give equal bytes.
 
     Args:
-        page: the page.
-        amount: formats a number of bytes.
-        title: of the document.
+        page: Contents of the page.
+        amount: Function that formats a number of bytes.
+        title: Title of the document.
     """
     environment = page_environment("inspect")
     environment.filters["amount"] = amount
@@ -52,7 +52,7 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
 
 
 def page_json(page: Page, amount: Amount) -> dict[str, Any]:
-    """Return what the page's script shows of a chosen image, as JSON values."""
+    """Return the data of the page's script for the details of an image, as JSON values."""
     return {
         "images": [_image_json(one, amount) for one in page.images],
         "kernels": {kernel.name: _kernel_json(kernel) for kernel in page.report.info.kernels},

@@ -1,4 +1,4 @@
-"""The code of an image line by line, each with the source lines that it comes from."""
+"""Code of an image line by line, each with its source lines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tilec_runtime.cpu.tileir.text import located
 Place: TypeAlias = tuple[str, int]  # file and line
 Places: TypeAlias = tuple[Place, ...]
 
-# nvdisasm prints these before instructions: their own line, then the line of each inlined call.
+# Comments of nvdisasm before instructions: the source line, then the line of each inlined call.
 _MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s*(\S.*)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _BODY = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
 _DEBUG = re.compile(r"\s*\.section\s+\.debug_")
-_DEEPEST = 64  # inlined calls; a longer chain is a cycle
+_DEEPEST = 64  # limit of inlined calls; a longer chain is a cycle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +28,9 @@ class Listing:
     """Code line by line.
 
     Attributes:
-        lines: their texts.
-        places: of each line, its source line, then those of the inlined calls; empty if unknown.
+        lines: Texts of the lines.
+        places: Source line of each line, followed by the lines of the inlined calls; empty if
+            unknown.
     """
 
     lines: tuple[str, ...]
@@ -37,7 +38,7 @@ class Listing:
 
 
 def sass_listing(text: str) -> Listing:
-    """Return machine code of nvdisasm, with the source lines that `-gi` prints as places."""
+    """Return machine code from nvdisasm, with the source lines of `-gi` as places."""
     return _listing(_sass(text))
 
 
@@ -47,7 +48,7 @@ def ptx_listing(text: str) -> Listing:
 
 
 def tileir_listing(module: Module) -> Listing:
-    """Return Tile IR, each operation with its place and its callers."""
+    """Return Tile IR, with the source line of each operation and of its callers as places."""
     return _listing((text, tuple(_chain(loc))) for text, loc in located(module))
 
 
@@ -86,7 +87,7 @@ def _ptx(text: str) -> Iterator[tuple[str, Places]]:
             debug = line.strip() != "}"
             continue
         if loc := _LOC.match(line):
-            # Line 0 belongs to no line.
+            # Line 0 means no source line.
             at = ((files[loc[1]], int(loc[2])),) if loc[1] in files and int(loc[2]) else ()
             continue
         if _BODY.match(line):

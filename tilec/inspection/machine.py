@@ -1,4 +1,4 @@
-"""What this machine offers to build and run kernels; whatever is missing is a row, not an error."""
+"""Capabilities of this machine to build and run kernels; missing parts are rows, not errors."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from tilec_runtime.errors import TilecError
 from tilec_runtime.model.arch import ARCHS, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda, required_driver
 
-# What each language cannot be compiled without: tools and packages.
+# Tools and packages that each language requires.
 NEEDED = {
     "cuda": ("libnvrtc", "libnvrtc-builtins", "headers", "ptxas"),
     "tile": ("tileiras", "cuda-tile"),
     "simt": ("numba-cuda",),
     "triton": ("triton",),
 }
-BASIC = ("cuda", "tile")  # the languages that `pip install tilec[build]` brings
+BASIC = ("cuda", "tile")  # languages that `pip install tilec[build]` installs
 PACKAGES = {
     "cuda-tile": "compiles cuTile Python kernels",
     "numba-cuda": "compiles SIMT kernels in Python",
     "triton": "compiles Triton kernels",
 }
-TILE_IR: Version = (13, 1)  # the oldest driver release that runs Tile IR
+TILE_IR: Version = (13, 1)  # oldest driver release that runs Tile IR
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Package:
-    """A Python package that compiles a language; `version` is empty where it is not installed."""
+    """A Python package that compiles a language; `version` is empty if it is not installed."""
 
     name: str
     use: str
@@ -49,7 +49,7 @@ class Package:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One row: what it is about, whether it is fine, and what to do where it is not."""
+    """One row: its subject, its text, whether it is fine, and the fix otherwise."""
 
     name: str
     text: str
@@ -59,7 +59,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Everything that `tilec doctor` shows."""
+    """The contents of `tilec doctor`."""
 
     tilec: str
     python: str
@@ -76,11 +76,11 @@ class Machine:
 
 
 def examine(search: ToolSearch, cache_dir: Path | None) -> Machine:
-    """Look at the machine.
+    """Examine this machine.
 
     Args:
-        search: where tools are looked for.
-        cache_dir: the cache's directory, None where it is off.
+        search: Places to search for tools.
+        cache_dir: Directory of the cache, or None if the cache is off.
     """
     tools = tuple(survey(search))
     packages = tuple(_package(name, use) for name, use in PACKAGES.items())
@@ -123,7 +123,7 @@ def _package(name: str, use: str) -> Package:
 
 
 def _unfit(name: str, installed: str) -> str:
-    """Return why the frontend that compiles with a package refuses this version of it."""
+    """Return why a package's frontend rejects this version, or an empty text if it does not."""
     from tilec.frontends.simt import api as simt
     from tilec.frontends.tile.patches import TESTED
     from tilec.frontends.tools.packages import FIX, require_minor
@@ -162,7 +162,7 @@ def _driver(tools: tuple[ToolReport, ...]) -> Iterator[Check]:
 
 
 def _code(toolkit: Version, driver: Version) -> Iterator[Check]:
-    """Compare the driver with the toolkit: it loads code of its own major release and older ones."""
+    """Compare driver and toolkit: a driver loads code of its own major release and older ones."""
     release = f"{toolkit[0]}.{toolkit[1]}"
     if driver[0] < toolkit[0]:
         least = required_driver((toolkit[0], 0))
@@ -186,7 +186,7 @@ def _cache(directory: Path | None) -> Check:
     if problem:
         problem = f"not used, since others may change it: {problem}"
     existing = next(path for path in (directory, *directory.parents) if path.exists())
-    if not problem and existing != directory:  # a question must not create directories
+    if not problem and existing != directory:  # an inspection must not create directories
         usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
         problem = "" if usable else f"{existing} cannot be written"
     elif not problem:
@@ -201,7 +201,7 @@ def _cache(directory: Path | None) -> Check:
 
 
 def _launches() -> Check:
-    from tilec_runtime.device.core import absence  # imports the launcher
+    from tilec_runtime.device.core import absence  # slow: imports the launcher
 
     problem = absence()
     if not problem:

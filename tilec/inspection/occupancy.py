@@ -1,4 +1,4 @@
-"""How many blocks of an image one multiprocessor of its target holds."""
+"""Number of blocks of an image that one multiprocessor of its target can hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occupancy | None:
     """Return the resident blocks on one multiprocessor of the image's target.
 
-    None for portable code, or if block or shared memory depend on the arguments of a launch.
+    Return None for portable code, or if block or shared memory depend on the arguments of a launch.
     """
     arch = ARCHS.get(image.target.cc)
     if (
@@ -25,7 +25,7 @@ def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occ
     ):
         return None
     if image.block:
-        # Its resources already count the dynamic shared memory that the compiler chose.
+        # The image's resources already include the dynamic shared memory that the compiler chose.
         threads, dynamic = math.prod(image.block), 0
     else:
         extents = image.required_block or _numbers(kernel.launch.block, variant)

@@ -1,4 +1,4 @@
-"""The contents of an HTML report: kernels, images, and as much code as a page should carry."""
+"""Contents of an HTML report: kernels, images, and a limited amount of code."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ FORMS = {form.kind: form for form in Form}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How much of the code a page carries.
+    """Limits of the code on a page.
 
     Attributes:
-        images: whose code is read; the tables have all.
-        disassembled: images of machine code among them. A disassembler takes 0.4 s for each, most
-            of it to start: two at once read these in 4 s.
-        bytes: of code and sources, as they are embedded.
-        lines: of one image; more are cut off.
+        images: Maximum number of images whose code is read; the tables list all images.
+        disassembled: Maximum number of disassembled images. A disassembler takes 0.4 s for each,
+            mostly to start: two processes disassemble 16 images in 4 s.
+        bytes: Maximum size of embedded code and sources.
+        lines: Maximum number of lines of one image; the rest is cut off.
     """
 
     images: int = 200
@@ -52,12 +52,14 @@ class PageImage:
     """One image on the page.
 
     Attributes:
-        id, kernel, variant: what it belongs to.
-        image: its row of the index.
-        held: how many blocks a multiprocessor holds, if known.
-        code: name of its embedded listing, empty for none.
-        note: why there is no listing, or what it lacks.
-        warnings: what slows it down.
+        id: Id of the image.
+        kernel: Kernel of the image.
+        variant: Variant of the image.
+        image: Row of the index.
+        held: Blocks that a multiprocessor can hold, if known.
+        code: Name of the embedded listing, or empty for none.
+        note: Reason why there is no listing, or why it is incomplete.
+        warnings: Reasons why the image is slow.
     """
 
     id: str
@@ -71,14 +73,14 @@ class PageImage:
 
     @property
     def form(self) -> str:
-        """The name of its text's form, or its kind if it has no text."""
+        """Name of the image's textual form, or its kind if it has none."""
         kind = self.image.target.kind
         return FORMS[kind].value if kind in FORMS else kind.value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PageFile:
-    """A source file: the name of its embedded listing, or a note why there is none."""
+    """A source file, with the name of its embedded listing, or a note why there is none."""
 
     name: str
     code: str
@@ -90,12 +92,12 @@ class Page:
     """The contents of a page.
 
     Attributes:
-        report: what was inspected.
-        images: every image.
-        files: sources that code on the page comes from.
-        embedded: texts by name: gzip of JSON, in base64.
-        left_out: why code is missing; empty if all is there.
-        tool: the disassembler.
+        report: Report of the inspected file.
+        images: All images.
+        files: Source files of the code on the page.
+        embedded: Texts by name, as gzip of JSON in base64.
+        left_out: Reason why code is missing, or empty if all code is on the page.
+        tool: Name and version of the disassembler.
     """
 
     report: Report
@@ -118,19 +120,19 @@ def make_page(
 ) -> Page:
     """Return the contents of a report's page.
 
-    The page tells of a disassembler that is missing or cannot read an image.
+    If a disassembler is missing or cannot read an image, the page says so.
 
     Args:
-        bundle: the images.
-        report: what to show.
-        search: where the disassembler is looked for.
-        folder: where the bundle's source files may be.
-        limits: how much of the code to take.
-        workers: disassemblers that run at once.
-        on_image: gets the id of each image before its code is read.
+        bundle: Images of the report.
+        report: Report to show.
+        search: Places to search for the disassembler.
+        folder: Folder of the bundle's source files, if available.
+        limits: Limits of the code on the page.
+        workers: Number of concurrent disassemblers.
+        on_image: Function that receives the id of each image before its code is read.
 
     Raises:
-        BundleError: an image is damaged.
+        BundleError: An image is damaged.
     """
     rows = list(_rows(report))
     with ThreadPoolExecutor(workers) as pool:
@@ -142,7 +144,7 @@ def make_page(
             if maker.room:
                 on_image(name)
             images.append(maker.image(name, kernel, variant, image))
-        pool.shutdown(cancel_futures=True)  # the page may be full before all are read
+        pool.shutdown(cancel_futures=True)  # the page may be full before all images are read
     files = maker.sources(folder)
     return Page(
         report=report,
@@ -163,14 +165,14 @@ def _rows(report: Report) -> Iterator[Row]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Code:
-    """The name of one image's listing, or why there is none."""
+    """The name of one image's listing, or a note why there is none."""
 
     code: str = ""
     note: str = ""
 
 
 class _Maker:
-    """Reads code and sources until the page is full."""
+    """Reader of code and sources until the page is full."""
 
     def __init__(self, bundle: Images, search: ToolSearch, limits: Limits) -> None:
         self._bundle = bundle
@@ -186,8 +188,9 @@ class _Maker:
         self.tool = ""
 
     def start(self, rows: Sequence[Row], pool: Executor) -> None:
-        """Begin to disassemble: each image takes a process. The first image of each kernel comes
-        first, then the second of each.
+        """Start to disassemble, with one process per image.
+
+        The order is the first image of each kernel, then the second of each, and so on.
         """
         unique = {
             (image.digest, image.symbol): (kernel.name, image)
@@ -214,7 +217,7 @@ class _Maker:
 
     @property
     def left_out(self) -> str:
-        """Why code is missing."""
+        """Reason why code is missing; empty if none is."""
         reasons = [self._missing] if self._missing else []
         if self._left:
             kept = len(self._read)
@@ -246,7 +249,7 @@ class _Maker:
         )
 
     def sources(self, folder: Path) -> tuple[PageFile, ...]:
-        """Return the sources of the listings; unchanged ones of the bundle are embedded."""
+        """Return the sources of the listings; unchanged sources of the bundle are embedded."""
         digests = dict(self._bundle.info.sources)
         files: list[PageFile] = []
         for name in self._files:
@@ -304,7 +307,7 @@ class _Maker:
         )
 
     def _packed(self, listing: Listing) -> dict[str, object]:
-        """Return a listing whose lines refer to places by number: most repeat the line before."""
+        """Return a listing whose lines refer to places by number, because places repeat."""
         numbers: dict[object, int] = {(): -1}
         table: list[list[list[int]]] = []
         at = []

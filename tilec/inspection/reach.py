@@ -1,6 +1,6 @@
-"""Which devices take which images of a bundle: what it ships for nothing, and what it lacks.
+"""Images of a bundle that each device chooses: unused images, and missing ones.
 
-The choice of an image is the one that launches make, asked for every known device and driver.
+Images are chosen as in launches, for every known device and driver.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo, VariantInfo
 from tilec_runtime.model.suggest import did_you_mean
 
-NEWER = "newer GPUs"  # than all that tilec knows: of the next major compute capability
+NEWER = "newer GPUs"  # unknown GPUs of the next major compute capability
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class DeadImage:
-    """An image that no device takes; `instead` are the targets of what they take in its stead."""
+    """An image that no device chooses; `instead` holds the targets of the images chosen instead."""
 
     id: str
     target: Target
@@ -38,15 +38,17 @@ class DeadImage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Shipped:
-    """What a bundle ships for one target.
+    """The images of a bundle for one target.
 
     Attributes:
-        images: how many. size: their bytes. packed: what these take in the bundle; None if they are
-            in a wheel that is not there.
-        devices: the devices that take some.
-        allowed: the devices that take some only if a process allows compiling at load, where the
-            bundle does not.
-        dead: how many of the images no device takes. dead_size: what these take, as `packed`.
+        images: Number of images.
+        size: Size of the images in bytes.
+        packed: Size of the images in the bundle file, or None if they are in a missing wheel.
+        devices: Devices that choose any of the images.
+        allowed: Devices that choose any of the images only if the process allows compilation at
+            load and the bundle does not.
+        dead: Number of images that no device chooses.
+        dead_size: Size of these in the bundle file, or None as for `packed`.
     """
 
     target: Target
@@ -61,7 +63,7 @@ class Shipped:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """What a bundle ships by target, and the images of it that are dead."""
+    """The images of a bundle by target, and its dead images."""
 
     targets: tuple[Shipped, ...]
     dead: tuple[DeadImage, ...]
@@ -69,7 +71,7 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lack:
-    """A variant without machine code for a device; `reasons` has a line for each of its images."""
+    """A variant without machine code for a device; `reasons` has one line per image."""
 
     variant: str
     reasons: tuple[str, ...]
@@ -77,15 +79,16 @@ class Lack:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """How much of a bundle has machine code for one device.
+    """The coverage of one device by a bundle's machine code.
 
     Attributes:
-        device: such as `sm_90`.
-        variants: how many its launches choose from.
-        lacks: those without machine code under the newest driver.
-        driver: oldest CUDA release whose driver, like all later ones, loads machine code of each;
-            None where not even the newest does.
-        wanted: oldest release that the bundle says to support; None where it says nothing.
+        device: Name of the device, such as `sm_90`.
+        variants: Number of variants that launches on the device choose from.
+        lacks: Variants without machine code under the newest driver.
+        driver: Oldest CUDA release from which on every driver loads machine code of each variant,
+            or None if the newest driver does not.
+        wanted: Oldest CUDA release that the bundle declares to support, or None if it declares
+            none.
     """
 
     device: str
@@ -96,18 +99,18 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether each variant has machine code, under all drivers that the bundle supports."""
+        """Whether each variant has machine code under all drivers that the bundle supports."""
         return self.driver is not None and (self.wanted is None or self.driver <= self.wanted)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Reach:
-    """Where an image is taken.
+    """The devices that choose an image.
 
     Attributes:
-        takers: the devices that take it.
-        allowed: those that take it if a process allows compiling at load.
-        instead: targets that devices take which accept it too.
+        takers: Devices that choose the image.
+        allowed: Devices that choose the image if the process allows compilation at load.
+        instead: Targets of images that devices prefer to this image, although they accept it.
     """
 
     image: ImageInfo
@@ -117,15 +120,15 @@ class _Reach:
 
     @property
     def dead(self) -> bool:
-        """Whether no device takes it."""
+        """Whether no device chooses the image."""
         return not self.takers and not self.allowed
 
 
 def sizes(bundle: Bundle) -> Sizes:
-    """Return what a bundle ships by target, and which images no device takes.
+    """Return the images of a bundle by target, and the images that no device chooses.
 
     Raises:
-        BundleError: the index is damaged.
+        BundleError: The index is damaged.
     """
     reached = _reached(bundle.info)
     by_target: dict[Target, list[_Reach]] = {}
@@ -148,7 +151,7 @@ def sizes(bundle: Bundle) -> Sizes:
 
 
 def _reached(info: BundleInfo) -> dict[str, _Reach]:
-    """Return where each image of a bundle is taken, by the image's id."""
+    """Return the devices that choose each image of a bundle, by the id of the image."""
     variants = [variant for kernel in info.kernels for variant in kernel.variants]
     reached = {image_id(v, image): _Reach(image=image) for v in variants for image in v.images}
     by_variant = {v.id: [reached[image_id(v, image)] for image in v.images] for v in variants}
@@ -168,9 +171,9 @@ def _reached(info: BundleInfo) -> dict[str, _Reach]:
 def _ranking(
     variants: Iterable[VariantInfo],
 ) -> Callable[[VariantInfo, DeviceFacts], tuple[int, ...]]:
-    """Return what gives the places of the images that a device accepts, the one it takes first.
+    """Return a function that gives the indices of the images that a device accepts, best first.
 
-    Variants whose images are alike share a choice: it is made for every device and driver.
+    Variants with similar images share a choice, because it is computed for every device and driver.
     """
     numbers: dict[object, int] = {}
     forms = {
@@ -193,8 +196,9 @@ def _ranking(
 
 
 def devices(info: BundleInfo, jit: JitFallback | None) -> Iterator[tuple[str, DeviceFacts]]:
-    """Every known device under every driver that a bundle supports, and one that is newer; with the
-    cpu device.
+    """Yield the known devices under every driver that a bundle supports.
+
+    Yield also a newer GPU and the cpu device.
     """
     supported = _drivers(info.min_driver)
     for cc, arch in ARCHS.items():
@@ -206,10 +210,10 @@ def devices(info: BundleInfo, jit: JitFallback | None) -> Iterator[tuple[str, De
 
 
 def coverage(info: BundleInfo, names: Sequence[str]) -> tuple[Coverage, ...]:
-    """Return how much of a bundle has machine code for each of some architectures.
+    """Return the coverage of architectures by a bundle's machine code.
 
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: An architecture is unknown.
     """
     known = {f"sm_{major}{minor}": (major, minor) for major, minor in ARCHS}
     for name in names:
@@ -253,8 +257,9 @@ def _coverage(info: BundleInfo, name: str, cc: Version) -> Coverage:
 
 
 def _drivers(branch: int) -> list[Version]:
-    """Return the CUDA releases whose drivers are of this branch or newer, oldest first; the newest
-    release, if the branch is newer than all.
+    """Return the CUDA releases with drivers of this branch or newer, oldest first.
+
+    If the branch is newer than all, return the newest release.
     """
     return sorted(cuda for cuda, own in BRANCHES.items() if own >= branch) or [max(BRANCHES)]
 
@@ -283,6 +288,6 @@ def _packed(bundle: Bundle, digests: Iterable[str]) -> int | None:
 
 
 def _place(device: str) -> tuple[int, int]:
-    """Order GPUs by capability, then newer ones, then the cpu device."""
+    """Return the sort key of a device: GPUs by capability, then newer ones, then the cpu device."""
     number = device.removeprefix("sm_")
     return (0, int(number)) if number.isdecimal() else (1 + (device == "cpu"), 0)

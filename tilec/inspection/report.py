@@ -1,4 +1,4 @@
-"""A bundle's contents as plain values, for `tilec inspect` and the summary of a build."""
+"""Contents of a bundle as plain values, for `tilec inspect` and the summary of a build."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Images(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """The most that any image of a kernel needs, in bytes except registers; None if unknown.
+    """The maximum of each resource over a kernel's images, or None if unknown.
 
-    `spills` is the larger of the bytes of spill stores and loads, per thread.
+    The unit is bytes, except for registers. `spills` is the larger of spill stores and spill loads,
+    per thread.
     """
 
     registers: int | None = None
@@ -44,7 +45,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelSummary:
-    """A kernel's row of the summary: counts, the most of each resource, and the size of its images."""
+    """A kernel's row of the summary: counts, maximum of each resource, and size of the images."""
 
     name: str
     language: str
@@ -59,11 +60,11 @@ class Report:
     """The contents of one file.
 
     Attributes:
-        path: the file or directory that was asked for.
+        path: File or directory of the request.
         kind: `bundle`, `package` or `wheel`.
-        size: bytes of the bundle.
-        digest: its SHA-256 (hex).
-        info: its index.
+        size: Size of the bundle in bytes.
+        digest: SHA-256 of the bundle (hex).
+        info: Index of the bundle.
     """
 
     path: str
@@ -74,7 +75,7 @@ class Report:
 
     @property
     def kernels(self) -> tuple[KernelSummary, ...]:
-        """The summary's rows."""
+        """Rows of the summary."""
         return tuple(summarize(kernel) for kernel in self.info.kernels)
 
 
@@ -82,7 +83,7 @@ def narrow(report: Report, select: str) -> Report:
     """Return the report of the images, variants or kernels whose id matches a glob.
 
     Raises:
-        UsageError: none matches.
+        UsageError: No id matches.
     """
     kernels = []
     for kernel in report.info.kernels:
@@ -110,7 +111,7 @@ def narrow(report: Report, select: str) -> Report:
 
 
 def summarize(kernel: KernelInfo) -> KernelSummary:
-    """Return the summary's row of a kernel."""
+    """Return a kernel's row of the summary."""
     images = [image for variant in kernel.variants for image in variant.images]
     return KernelSummary(
         name=kernel.name,
@@ -123,7 +124,7 @@ def summarize(kernel: KernelInfo) -> KernelSummary:
 
 
 def usage(resources: Iterable[Resources]) -> Usage:
-    """Return the most of each resource."""
+    """Return the maximum of each resource."""
     rows = list(resources)
 
     def most(values: Iterable[int | None]) -> int | None:
@@ -140,26 +141,27 @@ def usage(resources: Iterable[Resources]) -> Usage:
 
 
 def spills(resources: Resources) -> int | None:
-    """Return the bytes spilled per thread, the larger of stores and loads; None if unknown."""
+    """Return the larger of spill stores and loads in bytes per thread, or None if unknown."""
     known = [size for size in (resources.spill_stores, resources.spill_loads) if size is not None]
     return max(known, default=None)
 
 
 def image_id(variant: VariantInfo, image: ImageInfo) -> str:
-    """Return `gemm-f16-BM128-sm_90`, the id of the job that made it."""
+    """Format the id of an image, which is the id of its job, as `gemm-f16-BM128-sm_90`."""
     return f"{variant.id}-{image.target}"
 
 
 def signature(kernel: KernelInfo) -> str:
-    """Return `gemm(a: T[2], b: T[2], out c: T[2], alpha: f32 = 1.0)`."""
+    """Format as `gemm(a: T[2], b: T[2], out c: T[2], alpha: f32 = 1.0)`."""
     counts = kernel.list_counts
     texts = (param_text(param, counts.get(param.name, ())) for param in kernel.call_params)
     return f"{kernel.name}({', '.join(texts)})"
 
 
 def param_text(param: Param, counts: Sequence[AxisValue] = ()) -> str:
-    """Return one parameter of a signature: tensors with their rank, `[*]` for any; `counts` are the
-    lengths of a list of arrays.
+    """Format a parameter as `out c: f16[2]`, with `[*]` for any rank.
+
+    `counts` holds the lengths of a list of arrays.
     """
     match param.kind:
         case ParamKind.TENSOR:
@@ -177,7 +179,7 @@ def param_text(param: Param, counts: Sequence[AxisValue] = ()) -> str:
 
 
 def assumption_text(assume: tuple[Assumption, ...]) -> str:
-    """Return `a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty without facts."""
+    """Format as `a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty if no facts."""
     groups: dict[str, list[str]] = {}
     for one in assume:
         facts = [
@@ -202,7 +204,7 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
 
 
 def table_text(table: TuningTable) -> str:
-    """Return `tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
+    """Format as `tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
     devices = [
         f"{device.name} ({len(device.entries)} {'entry' if len(device.entries) == 1 else 'entries'})"
         for device in table.devices
@@ -211,13 +213,13 @@ def table_text(table: TuningTable) -> str:
 
 
 def rule_text(rule: DispatchRule) -> str:
-    """Return `ROWS = 2, COLS = 1024 where x.shape[1] <= 1024`."""
+    """Format as `ROWS = 2, COLS = 1024 where x.shape[1] <= 1024`."""
     take = ", ".join(f"{name} = {value}" for name, value in rule.take)
     return f"{take} where {rule.when}" if rule.when else take
 
 
 def hints_text(variant: VariantInfo) -> str:
-    """Return `occupancy=2`, or by target if they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`."""
+    """Format as `occupancy=2`, or by target as `sm_90: occupancy=2; sm_100: num_ctas=2`."""
     shown = {
         target: ", ".join(f"{name}={value}" for name, value in hints)
         for target, hints in variant.hints
@@ -228,7 +230,7 @@ def hints_text(variant: VariantInfo) -> str:
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values: everything in the index."""
+    """Return the report, with everything in the index, as JSON values."""
     info = report.info
     return {
         "path": report.path,

@@ -1,4 +1,4 @@
-"""What is guaranteed of each kernel: facts of its source, and checks of every launch."""
+"""Guarantees of each kernel: facts of its source, and checks of every launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilec_runtime.model.signature import ParamKind
 
 
 def safety_facts(kernel: KernelInfo) -> list[Fact]:
-    """Return what is known of a kernel's safety, the strongest guarantee first."""
+    """Return the known facts about a kernel's safety, strongest guarantee first."""
     facts = list(kernel.safety.facts) if kernel.safety is not None else []
     facts += [Fact(guarantee=Guarantee.LAUNCH, what=message) for message in _launch_checks(kernel)]
     if kernel.safety is None:

@@ -1,4 +1,4 @@
-"""Tile IR as text, under its source lines where the sources are available."""
+"""Tile IR as text, under its source lines if the sources are available."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
     """Return Tile IR as text.
 
     Args:
-        data: the bytecode.
-        sources: names and digests of the source files that the bundle was built from.
-        folder: where those files may be; only unchanged ones are shown.
+        data: The bytecode.
+        sources: Names and digests of the bundle's source files.
+        folder: Folder of the source files, if available; only unchanged files are shown.
 
     Raises:
-        TileIRError: the bytecode is damaged, or has an unknown operation.
+        TileIRError: The bytecode is damaged, or has an unknown operation.
     """
     return render(
         read_module(data),
@@ -31,7 +31,7 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
 
 
 def source_lines(path: Path, digest: str) -> list[str]:
-    """Return the lines of an unchanged source file, or none."""
+    """Return the lines of a source file, or no lines if it was changed or cannot be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if path.stat().st_size <= MAX_SOURCE:
             data = path.read_bytes()

@@ -1,7 +1,8 @@
-"""A file that was built, beside what its checkout gives now: is it the same, and what differs?
+"""Comparison of a built file with a new build from its checkout.
 
-A bundle, a wheel and a hub package say what they are made of by their SBOM, documents by
-themselves. What both sides say is compared; `inspect --diff` adds what callers notice.
+The inputs of a bundle, a wheel or a hub package are those of its SBOM; a document names its inputs
+itself. The inputs of both files are compared, and also the changes that affect callers, as in
+`inspect --diff`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ from tilec_runtime.errors import BundleError, UsageError
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that differs; a side is empty where it has nothing of the name.
+    """One difference; a side is empty if the name does not exist on it.
 
     Attributes:
         kind: `tool`, `source`, `option`, `image`, `subject`, `kernel` or `file`.
-        name: which one.
-        given, built: what the file says, and what the checkout gives.
+        name: Name of the part that differs.
+        given: Value in the verified file.
+        built: Value in the checkout.
     """
 
     kind: str
@@ -51,13 +53,14 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """A file that is verified.
+    """A file to verify.
 
     Attributes:
-        path: the file, or the variant's folder of a hub package.
-        kind: what `--emit` calls it.
-        materials: what it says it is made of.
-        settings: what the manifest sets for each kernel, where a provenance lies beside it.
+        path: Path of the file, or of the variant's folder of a hub package.
+        kind: Name of the kind of output in `--emit`.
+        materials: Inputs that the file names.
+        settings: Settings of each kernel, from a provenance beside the file; empty if there is
+            none.
     """
 
     path: Path
@@ -68,7 +71,7 @@ class Given:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Rebuild:
-    """The request that builds a file again; `emit` is what has to be written."""
+    """The request to build a file again; `emit` names the outputs to write."""
 
     targets: tuple[str, ...]
     select: tuple[str, ...]
@@ -77,11 +80,11 @@ class Rebuild:
 
 
 def read_given(path: Path) -> Given:
-    """Read the file that is verified.
+    """Read the file to verify.
 
     Raises:
-        BundleError: it is missing or damaged, or its parts are of different builds.
-        UsageError: it is none that can be verified.
+        BundleError: The file is missing or damaged, or its parts are from different builds.
+        UsageError: Files of this kind cannot be verified.
     """
     suffix = suffix_of(path.name)
     if suffix:
@@ -106,18 +109,18 @@ def read_given(path: Path) -> Given:
 
 
 def with_request(given: Given, targets: Sequence[str] = ()) -> tuple[Given, Rebuild]:
-    """Return the file with its kernels' settings, and the request that builds it again.
+    """Return the file with its kernels' settings, and the request to build it again.
 
-    Both are of the provenance that the file is or that lies beside it. Without one, the request is
-    the targets and the profile of the file's images.
+    Both come from a provenance, which is the file itself or lies beside it. Without a provenance,
+    the request is for the targets and the profile of the file's images.
 
     Args:
-        given: the file.
-        targets: those of the build, where the caller knows them.
+        given: The file to verify.
+        targets: Targets of the build, if the caller knows them.
 
     Raises:
-        BundleError: the provenance lacks a field.
-        UsageError: nothing says what the targets of the build were.
+        BundleError: A field is missing in the provenance.
+        UsageError: The targets of the build are unknown.
     """
     document = _provenance_of(given)
     if document is not None:
@@ -134,10 +137,10 @@ def with_request(given: Given, targets: Sequence[str] = ()) -> tuple[Given, Rebu
 
 
 def _rebuild(provenance: Document, emit: tuple[str, ...]) -> Rebuild:
-    """Return the request of a provenance's build, with another `emit` if there is one."""
+    """Return the request in a provenance; `emit`, if not empty, replaces the request's own."""
     try:
         parameters = provenance["predicate"]["buildDefinition"]["externalParameters"]
-        # The lists are of texts: `materials` joined them.
+        # `materials` has joined these lists, so their items are texts.
         return Rebuild(
             targets=tuple(parameters["targets"]),
             select=tuple(parameters["select"]),
@@ -149,14 +152,14 @@ def _rebuild(provenance: Document, emit: tuple[str, ...]) -> Rebuild:
 
 
 def _shown_targets(given: Given) -> tuple[str, ...]:
-    """Return the targets of a build by the images that its file names.
+    """Return the targets of a build, from the images that its file names.
 
     Raises:
-        UsageError: it is a wheel of machine code alone.
+        UsageError: The file is a wheel that contains only machine code.
     """
     shown = given.materials
     if given.kind == "wheel":
-        # The SBOM of a split package's wheel has its own images, the index in it those of all.
+        # In the wheel of a split package, the SBOM names the wheel's own images, and the index all.
         if _is_provider(given.path):
             raise UsageError(
                 f"{given.path.name} holds one part of a split package, and does not say for which "
@@ -178,18 +181,18 @@ def _settings(provenance: Document) -> Materials:
 
 
 def lacking(given: Given, root: Path) -> Iterator[Finding]:
-    """Yield the sources that a checkout lacks or has with other bytes; for a provenance, also the
-    files beside it that have other bytes than it names. No build can mend these.
+    """Yield the differences that no build can remove.
 
-    The manifest is left out: if it differs, a build tells which options do. So are tilec's own
-    files, whose names begin with `<`.
+    These are sources that are missing in a checkout or changed. For a provenance, they are also
+    files beside it that do not match its digests. The manifest is omitted, because a build finds
+    the options that differ. The own files of tilec, whose names begin with `<`, are omitted too.
     """
     manifest = given.materials.get(("option", "manifest"))
     for (kind, name), digest in given.materials.items():
         if kind == "source" and name != manifest and not name.startswith("<"):
             own = _digest_in(root, name)
             differs = own != digest
-        elif kind == "subject" and Path(name).name == name:  # beside it, and nowhere else
+        elif kind == "subject" and Path(name).name == name:  # only files beside the provenance
             own = file_digest(given.path.parent / name)
             differs = own not in ("", digest)
         else:
@@ -199,20 +202,20 @@ def lacking(given: Given, root: Path) -> Iterator[Finding]:
 
 
 def _digest_in(root: Path, name: str) -> str:
-    """Return the digest of a checkout's file; empty where there is none, or none can be."""
+    """Return the digest of a file in a checkout, or an empty text if there is none."""
     try:
         return file_digest(contained(root, name))
-    except ValueError:  # no file has such a name: it has a NUL
+    except ValueError:  # the name contains NUL
         return ""
 
 
 def differences(given: Given, built: Path, provenance: Path | None) -> tuple[Finding, ...]:
-    """Return what differs between a file and the one that was built again, if their bytes do.
+    """Return the differences between a file and its new build; none if their bytes are equal.
 
     Args:
-        given: the file.
-        built: the file, or the variant's folder, of the build.
-        provenance: that of the build, where it was asked to write one.
+        given: The file to verify.
+        built: Path of the new file, or of the new variant's folder.
+        provenance: Path of the new build's provenance, or None if it wrote none.
     """
     mine, theirs = _members(given.path), _members(built)
     if mine == theirs:
@@ -234,7 +237,7 @@ def _changed(given: Materials, built: Materials) -> Iterator[Finding]:
 
 
 def _interface(given: Path, built: Path) -> Iterator[Finding]:
-    """Yield what callers of the launchers notice, where both sides hold a bundle."""
+    """Yield the changes that affect callers of the launchers, if both files contain a bundle."""
     try:
         reports = [describe(open_container(path)) for path in (given, built)]
     except BundleError:
@@ -244,8 +247,10 @@ def _interface(given: Path, built: Path) -> Iterator[Finding]:
 
 
 def _files(mine: dict[str, str], theirs: dict[str, str], *, explained: bool) -> Iterator[Finding]:
-    """Yield the parts that differ. Parts that follow from a bundle are left out if its difference
-    is `explained`.
+    """Yield the parts that differ.
+
+    If the difference of the bundles is `explained`, parts that are derived from a bundle are
+    omitted.
     """
     for name in sorted({*mine, *theirs}):
         sides = mine.get(name, ""), theirs.get(name, "")
@@ -255,7 +260,7 @@ def _files(mine: dict[str, str], theirs: dict[str, str], *, explained: bool) -> 
 
 
 def _members(path: Path) -> dict[str, str]:
-    """Return the digests of a file's parts, that of the whole under no name."""
+    """Return the digests of a file's parts by name; the whole file has an empty name."""
     if path.is_dir():
         files = (one for one in path.rglob("*") if one.is_file() and one.suffix != ".pyc")
         return {one.relative_to(path).as_posix(): file_digest(one) for one in files}
@@ -283,7 +288,7 @@ def _sbom_inside(wheel: Path) -> Document:
     """Return the SBOM of a wheel.
 
     Raises:
-        BundleError: it is no wheel, or has none.
+        BundleError: The file is not a wheel, or has no SBOM.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -309,10 +314,10 @@ def _is_hub(folder: Path) -> bool:
 
 
 def _require_sound(variant: Path) -> None:
-    """Refuse a hub package with files of other bytes than its metadata says.
+    """Check that the files of a hub package match the digests in its metadata.
 
     Raises:
-        BundleError: names the first one.
+        BundleError: A file does not match, or the metadata was changed.
     """
     digests = read_digests(variant / METADATA)
     if not digests:
@@ -333,10 +338,10 @@ def _require_sound(variant: Path) -> None:
 
 
 def _provenance_of(given: Given) -> Document | None:
-    """Return the provenance that is given, or the one in the same outputs that names the file."""
+    """Return the file itself if it is a provenance, or the one in its outputs that names it."""
     if given.kind == "provenance":
         return read_document(given.path)
-    # A hub package lies three folders deeper than the provenance, if it was not moved.
+    # Unless it was moved, a hub package is three folders below the provenance.
     depth = 3 if given.kind == "hub" else 0
     folder = (given.path.parents[depth : depth + 1] or given.path.parents)[0]
     inputs = {key: value for key, value in given.materials.items() if key[0] in ("tool", "source")}
@@ -350,7 +355,7 @@ def _provenance_of(given: Given) -> Document | None:
             value for key, value in digests.items() if key[0] == "subject"
         }:
             return document
-        # Of an SBOM and a hub package it names no digest, but what they are made of.
+        # A provenance names no digest of an SBOM or a hub package, but it names their inputs.
         if given.kind in ("sbom", "hub") and inputs.items() <= digests.items():
             return document
     return None

@@ -1,4 +1,4 @@
-"""Which variant and image a launch would take on a device, from a bundle and described arguments."""
+"""Variant and image that a launch on a device would choose, for described arguments."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ _TENSOR = re.compile(
 )
 _SM = re.compile(r"sm_(\d{2,3})[af]?")
 
-ALIGNED = 256  # bytes, as allocators align
-APART = 1 << 48  # distance of described tensors: none overlaps another
+ALIGNED = 256  # bytes, the usual alignment of allocators
+APART = 1 << 48  # distance between described tensors, so that they do not overlap
 MOST_ALIGN = 1 << 32
 FORMS = "x=f32[4096,4096]@16 (dtype, extents, alignment in bytes), x=f32[64,64]/128,1 (strides), n=4096, or an axis, BM=64"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """A tensor by what a launch would know of it."""
+    """A tensor that is described by its facts only."""
 
     facts: TensorFacts
 
     def _tilec_facts_(self) -> TensorFacts:
-        """Return its facts to a launch."""
+        """Return the tensor's facts."""
         return self.facts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Why:
-    """What a launch of a kernel would take on a device.
+    """The choice of a kernel's variant and image on a device.
 
     Attributes:
-        facts: what the choice of an image knows of the device.
-        explanation: of a launch with the arguments; None without arguments.
-        choices: without arguments, the image of each variant.
-        assumed: structs that are taken to be bytes of 0, since their contents choose nothing.
+        facts: Facts about the device that the choice of an image uses.
+        explanation: Explanation of a launch with the arguments, or None without arguments.
+        choices: Image of each variant, if there are no arguments.
+        assumed: Structs that are assumed to be zero bytes; their contents do not affect the choice.
     """
 
     kernel: KernelInfo
@@ -66,7 +66,7 @@ class Why:
     assumed: tuple[str, ...] = ()
 
     def advice(self) -> str:
-        """Return what to do if no image runs there; empty if one does."""
+        """Return the fix if no image runs on the device, or an empty text if one does."""
         taken = (
             [self.explanation.variant]
             if self.explanation is not None
@@ -91,24 +91,24 @@ class Why:
 
 
 def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: DeviceInfo) -> Why:
-    """Return what a launch with these arguments would take, or without any, each variant.
+    """Return the choice of a launch with these arguments, or of each variant without arguments.
 
     Args:
-        bundle: the bundle.
-        name: of the kernel.
-        arguments: as a command line describes them.
-        device: a real one, or one of `pretended`.
+        bundle: Bundle of the kernel.
+        name: Name of the kernel.
+        arguments: Descriptions of the arguments, as on the command line.
+        device: A real device, or a result of `pretended`.
 
     Raises:
-        UsageError: no such kernel, or an argument that cannot be read.
-        LaunchError: a launch with these arguments would be refused.
+        UsageError: The kernel does not exist, or an argument is malformed.
+        LaunchError: A launch with these arguments would be rejected.
     """
     if name not in bundle.kernels:
         known = list(bundle.kernels)
         raise UsageError(
             f"no kernel {name!r} in the bundle{did_you_mean(name, known) or '; it has ' + ', '.join(known)}"
         )
-    # Nothing is loaded, and described tensors have addresses: any driver will do.
+    # Nothing is loaded, and described tensors have addresses, so any driver is suitable.
     site = site_on(bundle, device, cpu_driver())
     launcher = Launcher(name, site)
     info = launcher.info
@@ -129,7 +129,7 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
 
 
 def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, index: int) -> Described:
-    """Return a C-contiguous tensor at an aligned address; `index` tells those of a launch apart."""
+    """Return a C-contiguous tensor at an aligned address; each of a launch has its own `index`."""
     stride = settled_stride(shape, None)
     return Described(
         TensorFacts(
@@ -143,13 +143,16 @@ def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, index: 
 
 
 def pretended(text: str) -> DeviceInfo | None:
-    """Return a GPU that need not be here by its architecture, such as `sm_90`, with the newest driver.
+    """Return a GPU that need not exist on this machine, with the newest driver.
+
+    Args:
+        text: Name of the GPU's architecture, such as `sm_90`.
 
     Returns:
-        None for a name of another form.
+        None if the name is not an architecture's.
 
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: The architecture is unknown.
     """
     match = _SM.fullmatch(text)
     if match is None:
@@ -251,7 +254,7 @@ def _facts(
     )
     if reach * DTYPES[dtype].bytes >= APART // 2:
         raise UsageError(f"{text!r}: no device has memory for it")
-    # Divisible by the alignment and by no larger power of two.
+    # The address is divisible by the alignment and by no larger power of two.
     address = index * APART + align
     return TensorFacts(
         ptr=address,
@@ -276,7 +279,7 @@ def taken(
     chosen: Mapping[str, Any],
     device: DeviceInfo,
 ) -> VariantInfo | None:
-    """Return the variant that a launch with planned inputs takes, or None if it is refused."""
+    """Return the variant that a launch with planned inputs chooses, or None if it is rejected."""
     given: dict[str, Any] = {
         p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT
     }
