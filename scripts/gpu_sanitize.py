@@ -33,12 +33,10 @@ NOT_FOLLOWED = {
 # Tests of the others, likewise; under the tools, drivers and torch make calls of their own while a
 # stream is captured.
 LEFT_OUT = {
-    "test_a_first_launch_in_a_capture_of_torch_loads_its_kernel": "captures with torch",
     "test_an_index_out_of_bounds_stops_a_checked_kernel": "traps on purpose",
     "test_captures_that_fail_leave_all_streams_usable": "breaks captures on purpose",
     "test_launches_in_a_capture_of_torch": "captures with torch",
     "test_launches_of_tensors_of_tilec_in_a_capture_of_torch": "captures with torch",
-    "test_memory_is_where_it_was": "measures memory, which the tools use too",
     "test_out_of_memory_says_how_much_and_all_goes_on": "fills the memory",
     "test_readers_do_not_wait_for_each_other": "looks at what runs at once, and under the tools launches take turns",
     "test_the_collector_frees_in_a_capture_of_torch": "captures with torch",

@@ -4,7 +4,6 @@ are held up, graphs.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -138,31 +137,6 @@ def test_to_host_as_an_op_waits_for_nothing(torch: Any) -> None:
         assert not external.query()
         stream.sync()
         assert np.array_equal(found, np.arange(BIG, dtype=np.float32))
-
-
-def test_awaiting_a_transfer_lets_other_tasks_run(torch: Any) -> None:
-    async def main() -> tuple[int, Any]:
-        t = await api.from_host(np.arange(BIG, dtype=np.float32))
-        with Stream(0) as stream:
-            hold(torch, stream)
-            t.storage.pass_through(stream.handle, write=True)  # as if the stream wrote it, late
-            ticks = 0
-
-            async def tick() -> None:
-                nonlocal ticks
-                while True:
-                    await asyncio.sleep(0.001)
-                    ticks += 1
-
-            ticking = asyncio.ensure_future(tick())
-            found = await api.to_host(t)
-            ticking.cancel()
-            stream.sync()
-        return ticks, found
-
-    ticks, found = asyncio.run(main())
-    assert ticks >= 3
-    assert np.array_equal(found, np.arange(BIG, dtype=np.float32))
 
 
 def test_memcpy_and_to_host_in_a_graph() -> None:
