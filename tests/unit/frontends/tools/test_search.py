@@ -39,31 +39,31 @@ def toolkit(home: Path, version: str = "13.4.92") -> Path:
     (home / "lib64").mkdir()
     (home / "lib64" / f"libnvrtc.so.{version}").write_bytes(b"library")
     (home / "lib64" / "libnvrtc.so").symlink_to(f"libnvrtc.so.{version}")
-    for header in ("cuda_fp16.h", "crt/host_defines.h", "cccl/cuda/std/cstdint"):
-        (home / "include" / header).parent.mkdir(parents=True, exist_ok=True)
-        (home / "include" / header).write_text("")
-    major, minor, _ = version.split(".")
-    (home / "include" / "cuda.h").write_text(
-        f"#define CUDA_VERSION {int(major) * 1000 + int(minor) * 10}\n"
-    )
+    (home / "include").mkdir()
+    (home / "include" / "cuda.h").write_text("")
     return home
 
 
-def wheels(site: Path, version: str = "13.4.92", *, record: bool = True) -> Path:
+def record(site: Path, name: str, *files: Path) -> Path:
+    """An installed distribution with these files, and its list of them."""
+    info = site / f"{name}.dist-info"
+    info.mkdir()
+    rows = []
+    for path in files:
+        data = path.read_bytes()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        rows.append(f"{path.relative_to(site)},sha256={digest},{len(data)}\n")
+    (info / "RECORD").write_text("".join(rows))
+    return info
+
+
+def wheels(site: Path, version: str = "13.4.92") -> Path:
     """Installed wheels: files below nvidia/cu13, and a file list."""
     base = site / "nvidia" / "cu13"
     script(base / "bin" / "ptxas", version)
     (base / "lib").mkdir()
     (base / "lib" / "libnvrtc.so.13").write_bytes(b"wheel library")
-    if record:
-        info = site / f"nvidia_cuda_nvcc-{version}.dist-info"
-        info.mkdir()
-        rows = []
-        for path in (base / "bin" / "ptxas", base / "lib" / "libnvrtc.so.13"):
-            data = path.read_bytes()
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
-            rows.append(f"{path.relative_to(site)},sha256={digest},{len(data)}")
-        (info / "RECORD").write_text("\n".join(rows) + "\n")
+    record(site, f"nvidia_cuda_nvcc-{version}", base / "bin/ptxas", base / "lib/libnvrtc.so.13")
     return site
 
 
@@ -211,14 +211,7 @@ def headers(site: Path) -> None:
     file = site / "nvidia" / "cu13" / "include" / "cuda_fp16.h"
     file.parent.mkdir(parents=True)
     file.write_text("// f16\n")
-    digest = (
-        base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
-    )
-    info = site / "nvidia_cuda_crt-13.4.92.dist-info"
-    info.mkdir()
-    (info / "RECORD").write_text(
-        f"{file.relative_to(site)},sha256={digest},{file.stat().st_size}\n"
-    )
+    record(site, "nvidia_cuda_crt-13.4.92", file)
 
 
 def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
@@ -227,13 +220,7 @@ def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
     file = tmp_path / "compiler" / "__init__.py"
     file.parent.mkdir()
     file.write_text("good = 1\n")
-    digest = (
-        base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
-    )
-    info = tmp_path / "compiler-1.0.dist-info"
-    info.mkdir()
-    rows = f"compiler/__init__.py,sha256={digest},9\ncompiler/__pycache__/__init__.pyc,,\n{info.name}/RECORD,,\n"
-    (info / "RECORD").write_text(rows)
+    info = record(tmp_path, "compiler-1.0", file)
     (info / "METADATA").write_text("Name: compiler\nVersion: 1.0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
