@@ -18,12 +18,6 @@ def gathers_with_bounds(y, x):
 
 
 @ct.kernel
-def gathers_up_to_the_end(y, x):
-    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
-    ct.store(y, (ct.bid(0),), ct.gather(x, at, check_bounds=False))
-
-
-@ct.kernel
 def gathers_before_the_start(y, x):
     at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
     ct.store(y, (ct.bid(0),), ct.gather(x, at - 1, check_bounds=False))
@@ -39,12 +33,6 @@ def gathers_masked(y, x):
 def scatters_beyond_the_end(y, x):
     at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
     ct.scatter(y, at + 3, ct.load(x, (ct.bid(0),), (TILE,)), check_bounds=False)
-
-
-@ct.kernel
-def scatters_with_bounds(y, x):
-    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
-    ct.scatter(y, at + 3, ct.load(x, (ct.bid(0),), (TILE,)))
 
 
 @ct.kernel

@@ -16,18 +16,6 @@ def each_writes_its_tile(y, x):
 
 
 @ct.kernel
-def tiles_overlap_by_half(y, x):
-    at = ct.bid(0) * (TILE // 2) + ct.arange(TILE, dtype=ct.int32)
-    ct.scatter(y, at, ct.gather(x, at))
-
-
-@ct.kernel
-def tiles_side_by_side(y, x):
-    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
-    ct.scatter(y, at, ct.gather(x, at))
-
-
-@ct.kernel
 def reads_neighbour_in_place(y):
     block = ct.bid(0)
     beside = ct.load(y, ((block + 1) % ct.num_blocks(0),), (TILE,))
@@ -92,31 +80,11 @@ def uses_second_axis(y, x):
 
 
 @ct.kernel
-def split_k_stores(c, a, b):
-    part = ct.matmul(ct.load(a, (0, ct.bid(0)), (16, 16)), ct.load(b, (ct.bid(0), 0), (16, 16)))
-    ct.store(c, (0, 0), part)
-
-
-@ct.kernel
 def split_k_adds(c, a, b):
     part = ct.matmul(ct.load(a, (0, ct.bid(0)), (16, 16)), ct.load(b, (ct.bid(0), 0), (16, 16)))
     rows = ct.arange(16, dtype=ct.int32).reshape((16, 1))
     columns = ct.arange(16, dtype=ct.int32).reshape((1, 16))
     ct.atomic_add(c, (rows, columns), part)
-
-
-@ct.kernel
-def smooths_in_place(y):
-    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
-    mean = (ct.gather(y, at - 1) + ct.gather(y, at) + ct.gather(y, at + 1)) / 3.0
-    ct.scatter(y, at, mean)
-
-
-@ct.kernel
-def smooths_into_another(y, x):
-    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
-    mean = (ct.gather(x, at - 1) + ct.gather(x, at) + ct.gather(x, at + 1)) / 3.0
-    ct.scatter(y, at, mean)
 
 
 @ct.kernel

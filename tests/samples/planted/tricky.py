@@ -79,13 +79,6 @@ def in_place(y):
 
 
 @ct.kernel
-def in_place_gather(y):
-    at = ct.bid(0) * TILE + (TILE - 1 - ct.arange(TILE, dtype=ct.int32))
-    own = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
-    ct.scatter(y, own, ct.gather(y, at))
-
-
-@ct.kernel
 def padded_in_place(y):
     # 60 elements: the last tile is beyond.
     ct.store(y, (ct.bid(0),), ct.load(y, (ct.bid(0),), (TILE,), padding_mode=ct.PaddingMode.ZERO) + 1.0)
@@ -104,30 +97,12 @@ def transpose_in_place(a):
 
 
 @ct.kernel
-def histogram(count, x):
-    at = ct.load(x, (ct.bid(0),), (TILE,))
-    ct.atomic_add(count, at % 8, 1, memory_order=RELAXED)
-
-
-@ct.kernel
 def two_pass(total, partial, count, x):
     block = ct.bid(0)
     ct.store(partial, (block,), ct.sum(ct.load(x, (block,), (TILE,)), keepdims=True))
     if ct.atomic_add(count, 0, 1) == ct.num_blocks(0) - 1:
         ct.store(total, (0,), ct.sum(ct.load(partial, (0,), (4,)), keepdims=True))
         ct.atomic_xchg(count, 0, 0, memory_order=RELAXED)
-
-
-@ct.kernel
-def interleaved(y, x):
-    at = ct.arange(TILE, dtype=ct.int32) * ct.num_blocks(0) + ct.bid(0)
-    ct.scatter(y, at, ct.gather(x, at))
-
-
-@ct.kernel
-def only_one_writes(y, x):
-    if ct.bid(0) == 1:
-        ct.store(y, (0,), ct.load(x, (0,), (TILE,)))
 
 
 @ct.kernel
@@ -253,12 +228,6 @@ def transpose_twice(a):
     lower = ct.load(a, (j, i), (4, 4))
     ct.store(a, (i, j), ct.transpose(lower))
     ct.store(a, (j, i), ct.transpose(upper))
-
-
-@ct.kernel
-def histogram_without_atomics(count, x):
-    at = ct.load(x, (ct.bid(0),), (TILE,)) % 8
-    ct.scatter(count, at, ct.gather(count, at) + 1)
 
 
 @ct.kernel
