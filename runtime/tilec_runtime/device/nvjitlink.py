@@ -1,4 +1,4 @@
-"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX for older drivers.
+"""nvJitLink through cuda.bindings: links LTO-IR, compiles PTX for older drivers.
 
 This module is imported at its first use.
 """
