@@ -125,17 +125,17 @@ class Package:
         Raises:
             AttributeError: always; the message names the nearest kernel, and how to call it.
         """
-        what = f"module {self.name!r} has no attribute {name!r}"
+        message = f"module {self.name!r} has no attribute {name!r}"
         if not name.startswith("_"):
             from tilec_runtime.model.suggest import nearest  # for the message alone
 
             kernels = [key for key in vars(sys.modules[self.name].Ops) if not key.startswith("_")]
             close = nearest(name, ("load", "ops", *kernels))
             if close in kernels:
-                what += f"; {self.name}.ops.{close}(...) gives an op, {self.name}.load().{close}(...) launches at once"
+                message += f"; {self.name}.ops.{close}(...) gives an op, {self.name}.load().{close}(...) launches at once"
             elif close:
-                what += f"; did you mean {close!r}"
-        raise AttributeError(what, name=name)
+                message += f"; did you mean {close!r}"
+        raise AttributeError(message, name=name)
 
     def _packaged(self, kernel: str) -> Callable[..., Any]:
         from tilec_runtime.launch.contract import Contract
@@ -202,8 +202,8 @@ class PackageKernels:
         Raises:
             AttributeError: always.
         """
-        what = name if name.startswith("_") else self._unknown(name)
-        raise AttributeError(what, name=name, obj=self)
+        message = name if name.startswith("_") else self._unknown(name)
+        raise AttributeError(message, name=name, obj=self)
 
     def _unknown(self, name: str) -> str:
         from tilec_runtime.model.suggest import did_you_mean  # for the message alone

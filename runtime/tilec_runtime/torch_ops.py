@@ -155,7 +155,7 @@ def _runner(info: KernelInfo, outputs: Outputs, launchers: _Launchers) -> Callab
     inputs = info.inputs
     template = outputs.template
     defaults = tuple(param.default for param in inputs)
-    mutated = tuple(place for place, param in enumerate(inputs) if param.out)
+    mutated = tuple(index for index, param in enumerate(inputs) if param.out)
     choices, count = info.choices, len(inputs)
 
     def run(*args: Any, **axes: AxisValue | None) -> Any:
@@ -168,9 +168,9 @@ def _runner(info: KernelInfo, outputs: Outputs, launchers: _Launchers) -> Callab
             launcher.launch(None, values, tuple([axes.get(name) for name in choices]))
         else:
             launcher.launch(None, values)
-        for place in mutated:
-            if args[place] is not None:
-                increment_version(args[place])
+        for index in mutated:
+            if args[index] is not None:
+                increment_version(args[index])
         return _result(allocated)
 
     return run

@@ -54,7 +54,7 @@ class GpuSite:
         return None  # a kernel that fails takes the context with it: tests/gpu/test_errors.py
 
     def read(self, tensor: Any) -> np.ndarray:
-        tensor.require_readable(Holder(what="__array_interface__"))
+        tensor.require_readable(Holder(name="__array_interface__"))
         tensor.storage.sync(write=False)
         out = np.empty(tensor.shape, np.float32)
         stream = self.driver.create_stream(0)

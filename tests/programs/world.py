@@ -225,7 +225,7 @@ class World:
         self, handle: Handle, *, launches_only: bool = False
     ) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
         model = [(claim.what, claim.writes) for claim in handle.scope.claims]
-        real = [(claim.who.what, claim.writes) for claim in handle.real.lease.claims]
+        real = [(claim.holder.name, claim.writes) for claim in handle.real.lease.claims]
         found = [
             sorted(part for part in side if part[0] == self.who or not launches_only)
             for side in (model, real)

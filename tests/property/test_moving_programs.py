@@ -49,7 +49,7 @@ class FakeSite:
         return None  # nothing runs later here
 
     def read(self, tensor: Any) -> np.ndarray:
-        tensor.require_readable(Holder(what="__array_interface__"))
+        tensor.require_readable(Holder(name="__array_interface__"))
         out = np.empty(tensor.shape, np.float32)
         ctypes.memmove(out.ctypes.data, tensor.ptr, tensor.nbytes)
         return out

@@ -94,7 +94,7 @@ def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
         OwnershipError: it cannot be written.
     """
     if isinstance(tensor, DeviceOp):
-        return tensor.then(lambda found: fill(found, value))
+        return tensor.then(lambda result: fill(result, value))
     require_tensor(tensor, "fill")
     if not tensor.readonly:  # `FillIn` refuses a read-only tensor; gaps do not matter then
         dense(tensor)
@@ -132,8 +132,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
         )
     floats = [key for key, number in given.items() if isinstance(number, float)]
     if floats and DTYPES[name].kind != "float":
-        what = f"arange: {floats[0]} is {given[floats[0]]!r}, and {name} takes integers"
-        raise CallError(what, fix="pass integers, or a float dtype")
+        message = f"arange: {floats[0]} is {given[floats[0]]!r}, and {name} takes integers"
+        raise CallError(message, fix="pass integers, or a float dtype")
     count = _count(begin, limit, jump)
     shape = sized("arange", count, name)
     recipe = _steps(name, begin, jump, count)
@@ -163,8 +163,8 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
     first, last = float(real("linspace", "start", start)), float(real("linspace", "stop", stop))
     (count,) = sized("linspace", _index("linspace", "num", num), name)
     if count == 1 and first != last:
-        what = f"linspace: one number cannot be both {first!r} and {last!r}"
-        raise TensorError(what, fix=f"ask for two at least, or for full((1,), {first!r})")
+        message = f"linspace: one number cannot be both {first!r} and {last!r}"
+        raise TensorError(message, fix=f"ask for two at least, or for full((1,), {first!r})")
     distance = last - first
     if not math.isfinite(distance):
         raise CallError(f"linspace: from {first!r} to {last!r} is further than f64 reaches")
@@ -218,13 +218,13 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
     """
     name = known("convert", dtype)
     if isinstance(source, DeviceOp):
-        return source.then(lambda found: convert(found, name))
+        return source.then(lambda result: convert(result, name))
     return Convert(source if isinstance(source, Described) else Tensor.from_foreign(source), name)
 
 
-def _constant(what: str, shape: Any, number: int, dtype: str) -> DeviceOp[Tensor]:
+def _constant(function: str, shape: Any, number: int, dtype: str) -> DeviceOp[Tensor]:
     value = bool(number) if DTYPES[dtype].kind == "bool" else number
-    return Make(what, sized(what, shape, dtype), dtype, filled(what, value, dtype))
+    return Make(function, sized(function, shape, dtype), dtype, filled(function, value, dtype))
 
 
 def _steps(dtype: str, start: float, step: float, count: int) -> recipes.Recipe:
@@ -247,12 +247,14 @@ def _count(start: float, stop: float, step: float) -> int:
     return max(0, math.ceil(steps))
 
 
-def _held(what: str, number: float, dtype: str) -> None:
+def _held(function: str, number: float, dtype: str) -> None:
     """Check that a dtype can hold a number, rounded to the nearest element."""
     why = refusal(number, dtype)
     if why:
-        raise TensorError(f"{what}: an element {why}", fix="take a wider dtype, or a smaller range")
+        raise TensorError(
+            f"{function}: an element {why}", fix="take a wider dtype, or a smaller range"
+        )
 
 
-def _index(what: str, name: str, value: Any) -> int:
-    return whole(f"{what}: {name}", value, TensorError)
+def _index(function: str, name: str, value: Any) -> int:
+    return whole(f"{function}: {name}", value, TensorError)

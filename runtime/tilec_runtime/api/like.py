@@ -54,14 +54,14 @@ def full_like(source: Any, value: Any, dtype: Any = None) -> DeviceOp[Tensor]:
     return _like("full_like", source, dtype, lambda shape, name: full(shape, value, name))
 
 
-def _like(what: str, source: Any, dtype: Any, make: _Make) -> DeviceOp[Tensor]:
+def _like(function: str, source: Any, dtype: Any, make: _Make) -> DeviceOp[Tensor]:
     if isinstance(source, DeviceOp):
-        return source.then(lambda found: _like(what, found, dtype, make))
+        return source.then(lambda result: _like(function, result, dtype, make))
     shape, own = getattr(source, "shape", None), getattr(source, "dtype", None)
     if shape is None or own is None:
         fix = "pass a tensor, an array, or an op that gives one; of lists take the shape"
         raise TensorError(
-            f"{what} takes what has a shape and a dtype, and got a {type(source).__qualname__}",
+            f"{function} takes what has a shape and a dtype, and got a {type(source).__qualname__}",
             fix=fix,
         )
     return make(tuple(shape), dtype_name(own if dtype is None else dtype))

@@ -20,7 +20,7 @@ from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.transfers import new_tensor
 from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, dtype_name
-from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.lease import holder_here
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -81,7 +81,7 @@ class FillIn(HoldingOp[Any]):
             OwnershipError: it cannot be written.
         """
         self._recipe = recipe
-        self._hold(holder("fill"), (tensor,), (0,), moved=True)
+        self._hold(holder_here("fill"), (tensor,), (0,), moved=True)
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> Any:
         (tensor,) = values
@@ -102,8 +102,8 @@ class Convert(HoldingOp[Tensor]):
             TensorError: its strides cannot be copied, or packed elements would not fill their
                 bytes.
         """
-        who = holder("convert")
-        source.require(who)
+        holder = holder_here("convert")
+        source.require(holder)
         checked_packing(dtype, source.shape)
         self._dtype, self._nbytes = dtype, DTYPES[dtype].size_of(source.size)
         # The kernels read contiguous elements, so gaps are closed first. For the same dtype, that
@@ -112,7 +112,7 @@ class Convert(HoldingOp[Tensor]):
         if not source.is_contiguous or source.dtype == dtype:
             layout = byte_layout(source.facts)
             self._boxes = boxes(layout.dense, layout)
-        self._hold(who, (source,))
+        self._hold(holder, (source,))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         super()._require_here(ctx)
@@ -130,11 +130,11 @@ class Convert(HoldingOp[Tensor]):
         return tensor
 
 
-def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
+def known(function: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
     """Return the name of a dtype that a function supports.
 
     Args:
-        what: the function, for messages.
+        function: the function, for messages.
         dtype: tilec's name, or a dtype of NumPy or torch.
         but: dtypes that the function does not support.
 
@@ -144,13 +144,13 @@ def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
     name = dtype_name(dtype)
     if name in but:
         raise TensorError(
-            f"{what} makes no tensors of {name}",
+            f"{function} makes no tensors of {name}",
             fix=f"take one of {', '.join(d for d in DTYPES if d not in but)}",
         )
     return name
 
 
-def sized(what: str, shape: Any, dtype: str) -> tuple[int, ...]:
+def sized(function: str, shape: Any, dtype: str) -> tuple[int, ...]:
     """Return the extents of a new tensor.
 
     Raises:
@@ -160,12 +160,12 @@ def sized(what: str, shape: Any, dtype: str) -> tuple[int, ...]:
     checked_packing(dtype, extents)
     nbytes = DTYPES[dtype].size_of(math.prod(extents))
     if nbytes >= _MOST:
-        what = f"{what}: a tensor of {dtype} and shape {extents} has {nbytes} bytes, and no device has as much memory"
-        raise TensorError(what, cause="extents multiply", fix="check the shape")
+        function = f"{function}: a tensor of {dtype} and shape {extents} has {nbytes} bytes, and no device has as much memory"
+        raise TensorError(function, cause="extents multiply", fix="check the shape")
     return extents
 
 
-def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
+def filled(function: str, value: Any, dtype: str) -> recipes.Fill:
     """Return the recipe that fills a tensor with a value.
 
     Raises:
@@ -174,18 +174,18 @@ def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
     row = DTYPES[dtype]
     if not is_number(value):
         raise TensorError(
-            f"{what}: the value is a {type(value).__qualname__}, and elements are numbers"
+            f"{function}: the value is a {type(value).__qualname__}, and elements are numbers"
         )
     why = refusal(value, dtype)
     if why:
-        raise TensorError(f"{what}: the value {why}")
+        raise TensorError(f"{function}: the value {why}")
     bits = int.from_bytes(encoded(packed_format(dtype), value), "little")
     if row.packed:
-        bits = sum(bits << row.bits * place for place in range(row.per_byte))
+        bits = sum(bits << row.bits * index for index in range(row.per_byte))
     return recipes.Fill(bits=bits, width=width_of(dtype))
 
 
-def real(what: str, name: str, value: Any) -> float:
+def real(function: str, name: str, value: Any) -> float:
     """Return a number that is not a bool.
 
     Raises:
@@ -193,13 +193,13 @@ def real(what: str, name: str, value: Any) -> float:
     """
     plain = value.item() if is_number(value) and hasattr(value, "item") else value
     if isinstance(plain, bool) or not isinstance(plain, int | float):
-        raise CallError(f"{what}: {name} is {shown(value)}, and must be a number")
+        raise CallError(f"{function}: {name} is {shown(value)}, and must be a number")
     if isinstance(plain, int) and plain.bit_length() > _BITS:
         raise CallError(
-            f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold"
+            f"{function}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold"
         )
     if not math.isfinite(plain):
-        raise CallError(f"{what}: {name} is {plain!r}, and must be finite")
+        raise CallError(f"{function}: {name} is {plain!r}, and must be finite")
     return plain
 
 
@@ -211,7 +211,7 @@ def dense(tensor: Described) -> None:
     """
     first, end = byte_range(tensor.facts)
     if end - first != tensor.nbytes:
-        what = f"fill: the elements of {tensor!r} do not lie side by side: other memory is between them"
+        message = f"fill: the elements of {tensor!r} do not lie side by side: other memory is between them"
         raise TensorError(
-            what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)"
+            message, fix="fill the whole tensor, or copy a filled one to this part (memcpy)"
         )

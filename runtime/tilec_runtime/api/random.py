@@ -80,13 +80,13 @@ def _computed(name: str, value: Any, dtype: str) -> float:
     return rounded
 
 
-def _seed(what: str, seed: Any) -> int:
+def _seed(function: str, seed: Any) -> int:
     if seed is None:
         return int.from_bytes(os.urandom(8), "little")
-    number = whole(f"{what}: the seed", seed)
+    number = whole(f"{function}: the seed", seed)
     if not 0 <= number < 2**64:
         raise CallError(
-            f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1",
+            f"{function}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1",
             fix="take it modulo 2**64",
         )
     return number

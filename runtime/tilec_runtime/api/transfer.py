@@ -63,7 +63,7 @@ def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> D
         OwnershipError: the tensor cannot be read.
     """
     if isinstance(tensor, DeviceOp):
-        return tensor.then(lambda found: to_host(found, out=out))
+        return tensor.then(lambda result: to_host(result, out=out))
     return to_host_op(require_tensor(tensor, "to_host"), out)
 
 
@@ -106,7 +106,7 @@ def memcpy(target: Described, source: Any) -> DeviceOp[None]:
     """
     written = require_tensor(target, "memcpy")
     if isinstance(source, DeviceOp):
-        return source.then(lambda found: Memcpy(written, require_tensor(found, "memcpy")))
+        return source.then(lambda result: Memcpy(written, require_tensor(result, "memcpy")))
     return Memcpy(written, source) if isinstance(source, Described) else Upload(written, source)
 
 

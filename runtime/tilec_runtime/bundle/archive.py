@@ -213,10 +213,10 @@ def _inflated(read_at: ReadAt, member: Member, start: int) -> bytes:
     return out.getvalue()
 
 
-def damaged(what: str) -> NoReturn:
-    """Raise the error of a damaged bundle; `what` continues "the bundle ..."."""
+def damaged(fault: str) -> NoReturn:
+    """Raise the error of a damaged bundle; `fault` continues "the bundle ..."."""
     raise BundleError(
-        f"the bundle {what}",
+        f"the bundle {fault}",
         cause="the file was cut short or changed on its way, or is not a tilec bundle",
         fix="fetch it again, or rebuild it with `tilec build`",
     )

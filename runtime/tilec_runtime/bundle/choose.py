@@ -186,12 +186,12 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
             TargetKind.TILEIR: "this Tile IR",
             TargetKind.LTOIR: "this LTO-IR of CUDA",
         }.get(target.kind)
-        what = (
+        message = (
             f"{form} {dotted(image.ptx_isa)}"
             if form and image.ptx_isa
             else f"this {target.kind.value}"
         )
-        return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
+        return f"{message} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
     if target.kind is TargetKind.CUBIN:
         install = dict(device.missing).get(target.cc)
         return f"its wheel is not installed: {install}" if install else ""

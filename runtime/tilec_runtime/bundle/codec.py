@@ -29,9 +29,9 @@ class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns
         return "".join(reversed(self.path)).removeprefix(".")
 
 
-def unfit(where: str, what: str) -> NoReturn:
+def unfit(where: str, fault: str) -> NoReturn:
     """Raise a Misfit with a path."""
-    misfit = Misfit(what)
+    misfit = Misfit(fault)
     misfit.path.append(where)
     raise misfit
 

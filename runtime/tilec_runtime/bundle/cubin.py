@@ -183,10 +183,10 @@ def section(data: bytes, name: str) -> bytes:
     try:
         if data[:4] != b"\x7fELF":
             raise BundleError("it is no cubin: it does not begin as an ELF file")
-        found = next((one for one in _sections(data) if one.name == name), None)
+        header = next((one for one in _sections(data) if one.name == name), None)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
         raise BundleError(f"the cubin is damaged: {exc}") from exc
-    return _body(data, found)
+    return _body(data, header)
 
 
 def _read(data: bytes) -> Cubin:
@@ -195,9 +195,9 @@ def _read(data: bytes) -> Cubin:
     (machine,) = struct.unpack_from("<H", data, 18)
     if machine != _MACHINE:
         if machine in _HOSTS:
-            what = f"this is a program or library for {_HOSTS[machine]} hosts, no cubin"
+            message = f"this is a program or library for {_HOSTS[machine]} hosts, no cubin"
             raise BundleError(
-                what,
+                message,
                 cause="its kernels are inside",
                 fix="take them out: cuobjdump --extract-elf all --extract-ptx all FILE",
             )
@@ -315,7 +315,7 @@ def _sections(data: bytes) -> list[_Section]:
 
 
 def _symbols(data: bytes, sections: list[_Section]) -> list[_Symbol]:
-    found = []
+    symbols = []
     for section in sections:
         if section.kind != _SHT_SYMTAB:
             continue
@@ -325,9 +325,9 @@ def _symbols(data: bytes, sections: list[_Section]) -> list[_Symbol]:
         body = _body(data, section)
         for offset in range(0, len(body) - len(body) % 24, 24):
             name, _, other, _, _, size = struct.unpack_from("<IBBHQQ", body, offset)
-            found.append(_Symbol(_string(strings, name), bool(other & _STO_ENTRY), size))
+            symbols.append(_Symbol(_string(strings, name), bool(other & _STO_ENTRY), size))
         break
-    return found
+    return symbols
 
 
 def _body(data: bytes, section: _Section | None) -> bytes:

@@ -188,9 +188,9 @@ def _refused(here: str = "") -> Iterator[None]:
         _refuse(misfit.where, misfit.what)
 
 
-def _refuse(where: str, what: str) -> NoReturn:
+def _refuse(where: str, fault: str) -> NoReturn:
     raise BundleError(
-        f"{INDEX_NAME}: {where}: {what}" if where else f"{INDEX_NAME} {what}",
+        f"{INDEX_NAME}: {where}: {fault}" if where else f"{INDEX_NAME} {fault}",
         cause=_DAMAGED,
         fix=_FETCH,
     )

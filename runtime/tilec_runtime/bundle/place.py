@@ -104,8 +104,8 @@ def foreign(status: os.stat_result) -> str:
     if status.st_uid != os.geteuid():
         return f"belongs to user {status.st_uid}, and this is user {os.geteuid()}"
     if status.st_mode & 0o022:
-        who = "everyone" if status.st_mode & 0o002 else "its group"
-        return f"may be written by {who} (mode {stat.S_IMODE(status.st_mode):04o})"
+        group = "everyone" if status.st_mode & 0o002 else "its group"
+        return f"may be written by {group} (mode {stat.S_IMODE(status.st_mode):04o})"
     return ""
 
 

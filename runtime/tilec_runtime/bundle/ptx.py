@@ -105,7 +105,7 @@ def _entry(head: re.Match[str], text: str, path: str) -> PtxEntry:
 
 
 def _params(head: re.Match[str], text: str, path: str) -> list[PtxParam]:
-    found = []
+    params = []
     listed = head["params"] or ""
     at = head.start("params")
     for part in listed.split(",") if listed.strip() else ():
@@ -113,10 +113,10 @@ def _params(head: re.Match[str], text: str, path: str) -> list[PtxParam]:
         size = _size(match["type"]) if match else 0
         if match is None or not size:
             line = line_of(text, at + len(part) - len(part.lstrip()))
-            what = f"parameter {' '.join(part.split())!r} of {head['name']} cannot be read"
-            raise BundleError(what, location=Location(file=path or "PTX", line=line))
+            message = f"parameter {' '.join(part.split())!r} of {head['name']} cannot be read"
+            raise BundleError(message, location=Location(file=path or "PTX", line=line))
         one = size * int(match["vector"] or 1)
-        found.append(
+        params.append(
             PtxParam(
                 name=match["name"],
                 type=match["type"]
@@ -130,7 +130,7 @@ def _params(head: re.Match[str], text: str, path: str) -> list[PtxParam]:
             )
         )
         at += len(part) + 1
-    return found
+    return params
 
 
 def _size(name: str) -> int:

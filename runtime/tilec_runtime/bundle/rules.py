@@ -133,8 +133,8 @@ def _check_lists(here: str, kernel: KernelInfo) -> None:
         if not counts or len(whole) != len(counts):
             unfit(f"{here}[{index}].axis", f"{one.axis!r} is no axis of counts up to {one.most}")
         least = min(whole)
-        for place, param in enumerate(arrays):
-            if param.kind is not ParamKind.TENSOR or param.optional != (place >= least):
+        for position, param in enumerate(arrays):
+            if param.kind is not ParamKind.TENSOR or param.optional != (position >= least):
                 unfit(f"{here}[{index}]", f"{param.name!r} is no array of a list")
     if kernel.lists:
         _unique(f"{here}", (param.name for param in kernel.call_params), "parameter of calls")
@@ -190,8 +190,8 @@ def _check_table(here: str, table: TuningTable, axes: Mapping[str, tuple[AxisVal
     """Check that each entry has a range for each size, and a point with every axis."""
     _unique(f"{here}.devices", (device.name for device in table.devices), "device")
     for number, device in enumerate(table.devices):
-        for place, entry in enumerate(device.entries):
-            where = f"{here}.devices[{number}].entries[{place}]"
+        for index, entry in enumerate(device.entries):
+            where = f"{here}.devices[{number}].entries[{index}]"
             if len(entry.ranges) != len(table.sizes):
                 unfit(
                     where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes"
@@ -293,8 +293,10 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
     if [target for target, _ in variant.hints] != [
         target for target in targets if hinted.get(target)
     ]:
-        said = ", ".join(target for target, _ in variant.hints)
-        unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
+        hinted_targets = ", ".join(target for target, _ in variant.hints)
+        unfit(
+            here, f"are for the targets {hinted_targets}, and its images for {', '.join(targets)}"
+        )
     for target, hints in variant.hints:
         _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
 

@@ -238,15 +238,15 @@ _ABIS = sequence(_ABI, most=limits.IMAGES)
 def _write_kernel(kernel: KernelInfo) -> Any:
     """Encode a kernel, with one table of ABIs: thousands of variants share a few."""
     plain = _FIELDS.write(kernel)
-    places: dict[tuple[AbiSlot, ...], int] = {}
+    indices: dict[tuple[AbiSlot, ...], int] = {}
     for variant in plain["variants"]:
-        variant["abi"] = places.setdefault(variant["abi"], len(places))
+        variant["abi"] = indices.setdefault(variant["abi"], len(indices))
     more = {
         name: codec.write(value)
         for name, codec in _MORE.items()
         if (value := getattr(kernel, name))
     }
-    return {**plain, "abis": [_ABI.write(abi) for abi in places], **more}
+    return {**plain, "abis": [_ABI.write(abi) for abi in indices], **more}
 
 
 def _read_kernel(value: Any) -> Any:
@@ -267,11 +267,11 @@ def _read_kernel(value: Any) -> Any:
             raise
     variants, used = [], 0
     for variant in fields["variants"]:
-        place = variant["abi"]
-        if place >= len(abis):
-            raise Misfit(f"variant {variant['id']!r} names ABI {place} of {len(abis)}")
-        used = max(used, place + 1) if place <= used else len(abis) + 1
-        variants.append(VariantInfo(**{**variant, "abi": abis[place]}))
+        index = variant["abi"]
+        if index >= len(abis):
+            raise Misfit(f"variant {variant['id']!r} names ABI {index} of {len(abis)}")
+        used = max(used, index + 1) if index <= used else len(abis) + 1
+        variants.append(VariantInfo(**{**variant, "abi": abis[index]}))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit(
             "has ABIs that no variant names, that repeat, or that are not in the order of their first use"

@@ -289,9 +289,9 @@ def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
     except FileNotFoundError:
         root.mkdir(parents=True, exist_ok=True, mode=0o777 if shared else 0o700)
         fd = os.open(root, _FOLDER)
-    place = str(root)
+    path = str(root)
     for part in (FORMAT, *inner):
-        place += f"/{part}"
+        path += f"/{part}"
         try:
             below = _open_inner(part, fd, shared=shared)
         finally:
@@ -299,7 +299,7 @@ def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
         fd = below
         if not shared:
             try:
-                _require_own(os.fstat(fd), place)
+                _require_own(os.fstat(fd), path)
             except ExposedError:
                 os.close(fd)
                 raise

@@ -350,10 +350,10 @@ class CpuDriver(GraphDouble):
 
         It gets the bytes of each (address, size), in the device's memory or in other host memory.
         """
-        parts = [self._allocations.part(*place) for place in memory]
+        parts = [self._allocations.part(*span) for span in memory]
         bytes_ = [
-            self._bytes(*place, own=False) if part is None else part
-            for part, place in zip(parts, memory, strict=True)
+            self._bytes(*span, own=False) if part is None else part
+            for part, span in zip(parts, memory, strict=True)
         ]
         queue = self._queue(stream)
         queue.check()
@@ -476,11 +476,11 @@ class CpuDriver(GraphDouble):
     def _queue(self, stream: int, kernel: str = "") -> Queue:
         queue = self._queues.get(stream)
         if queue is None:
-            what = (
+            message = (
                 f"{kernel}{': ' if kernel else ''}stream {stream:#x} is no stream of the cpu device"
             )
             fix = 'pass 0 or a tilec_runtime.Stream("cpu") that is not closed: streams of CUDA order nothing here'
-            raise SchedulingError(what, fix=fix, kernel=kernel)
+            raise SchedulingError(message, fix=fix, kernel=kernel)
         return queue
 
     def _put(self, stream: int, kind: str, work: Work) -> None:
@@ -496,10 +496,10 @@ class CpuDriver(GraphDouble):
             queue.put(executable.last.wait, always=True)
 
         def work(given_up: Callable[[], bool]) -> None:
-            for place, node in enumerate(nodes):
+            for index, node in enumerate(nodes):
                 if given_up():
                     return
-                if self._pace is not None and place:  # the queue calls it before the first node
+                if self._pace is not None and index:  # the queue calls it before the first node
                     self._pace()
                 node.work(given_up)
 
@@ -533,10 +533,10 @@ os.register_at_fork(after_in_child=_forked)
 atexit.register(end_all, _PATIENCE)
 
 
-def _invalid(what: str) -> DriverError:
+def _invalid(message: str) -> DriverError:
     cause = "the memory was freed, or belongs to somebody else"
     return DriverError(
-        what,
+        message,
         result="CUDA_ERROR_INVALID_VALUE",
         code=1,
         cause=cause,

@@ -119,9 +119,9 @@ class Launching:
             for element in self._elements
         )
         if needed != parts.sizes:
-            what = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
+            message = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
             raise BundleError(
-                what,
+                message,
                 cause="the bundle's index and its images disagree",
                 fix="build the bundle again",
                 kernel=parts.kernel,
@@ -168,20 +168,21 @@ class Launching:
 
     def _take(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Taken:
         addresses, owners = held
-        places = (
+        pointers = (
             (ctypes.c_void_p * len(self._elements)).from_address(parameters)
             if self._elements
             else ()
         )
         arguments = [
-            _read(place, element) for place, element in zip(places, self._elements, strict=True)
+            _read(pointer, element)
+            for pointer, element in zip(pointers, self._elements, strict=True)
         ]
         regions = {
             part.name: self._region(part, address, owners)
             for part, address in zip(self._parts.tensors, addresses, strict=False)
             if part.first != part.end
         }
-        plain = [self._plain(arguments[place], name) for place, name in self._parts.addresses]
+        plain = [self._plain(arguments[pointer], name) for pointer, name in self._parts.addresses]
         return (
             arguments,
             [*regions.values(), *(region for region in plain if region is not None)],
@@ -228,9 +229,11 @@ class Launching:
         except MemoryError as error:
             raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error
         except Exception as error:
-            what = f"{parts.kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
+            message = (
+                f"{parts.kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
+            )
             raise InternalError(
-                what, fix="please report it, with the kernel", kernel=parts.kernel
+                message, fix="please report it, with the kernel", kernel=parts.kernel
             ) from error
 
     def _region(self, part: TensorPart, address: int, owners: tuple[Any, ...]) -> MemoryRegion:
@@ -259,9 +262,9 @@ class Launching:
         holding = self._allocations.holding(address)
         if holding is None:
             kernel = self._parts.kernel
-            what = f"{kernel}: argument {name!r} is the address {address:#x}, which is of no memory that this device allocated"
+            message = f"{kernel}: argument {name!r} is the address {address:#x}, which is of no memory that this device allocated"
             fix = "pass the `ptr` of a DeviceBuffer of the cpu device: of other memory the device cannot know how far it reaches"
-            raise ArgumentError(what, fix=fix, kernel=kernel)
+            raise ArgumentError(message, fix=fix, kernel=kernel)
         start, data = holding
         return MemoryRegion(name, start, data)
 
@@ -299,14 +302,14 @@ class QueuedCall:
         return (None,)
 
 
-def out_of_memory(what: str, *, kernel: str = "") -> DriverError:
+def out_of_memory(subject: str, *, kernel: str = "") -> DriverError:
     """Return the out-of-memory error of a GPU's driver."""
     cause, fix = (
         "the machine has no free memory of this size",
         "free buffers that are not needed any more, or use smaller inputs",
     )
     return DriverError(
-        what,
+        subject,
         result="CUDA_ERROR_OUT_OF_MEMORY",
         code=2,
         cause=cause,
@@ -325,11 +328,11 @@ def _element(kind: Type) -> Scalar | Pointer:
     return element
 
 
-def _read(place: int | None, element: Scalar | Pointer) -> Any:
+def _read(address: int | None, element: Scalar | Pointer) -> Any:
     """Read a parameter: a signed integer, or a NumPy float."""
     if isinstance(element, Pointer):
-        return int.from_bytes(ctypes.string_at(place or 0, 8), "little")
-    data = ctypes.string_at(place or 0, max(element.bits // 8, 1))
+        return int.from_bytes(ctypes.string_at(address or 0, 8), "little")
+    data = ctypes.string_at(address or 0, max(element.bits // 8, 1))
     if element is Scalar.I1:
         return int(data != b"\0")
     if not element.is_float:

@@ -59,10 +59,10 @@ class Allocations:
     def holding(self, address: int) -> tuple[int, Bytes] | None:
         """Return (start, bytes) of the allocation that contains an address, or None."""
         with self._lock:
-            place = bisect.bisect_right(self._starts, address) - 1
-            if place < 0:
+            index = bisect.bisect_right(self._starts, address) - 1
+            if index < 0:
                 return None
-            start = self._starts[place]
+            start = self._starts[index]
             data = self._bytes[start]
         return (start, data) if address < start + data.size else None
 

@@ -172,10 +172,10 @@ class Queue:
                 TilecError, which would report the result of finished work.
         """
         if not self.done(number) and threading.current_thread() is self._thread:
-            what = f"work on {self.name} waits for work behind it on the same stream, which would be for ever"
+            message = f"work on {self.name} waits for work behind it on the same stream, which would be for ever"
             cause = "a function that the stream calls (`output`, an observer, an object's `__del__`) reads a tensor or waits for an op"
             raise RuntimeError(
-                f"{what}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work"
+                f"{message}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work"
             )
 
     def done(self, number: int) -> bool:
@@ -403,19 +403,19 @@ class QueueMark:
 
 
 def _no_thread(name: str, error: RuntimeError) -> DriverError:
-    what = f"no thread can be started for {name}: {error}"
+    message = f"no thread can be started for {name}: {error}"
     cause = "the process has as many threads as it may, or it ends"
     fix = "end threads that are not needed, raise the limit (ulimit -u, or the container's), or use fewer streams at a time"
     return DriverError(
-        what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU
+        message, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU
     )
 
 
 def _never_done(name: str) -> DriverError:
-    what = f"the process ends while {name} has work that does not stop: it will not be done"
+    message = f"the process ends while {name} has work that does not stop: it will not be done"
     cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
     return DriverError(
-        what,
+        message,
         result="CUDA_ERROR_DEINITIALIZED",
         code=4,
         cause=cause,

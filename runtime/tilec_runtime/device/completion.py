@@ -90,9 +90,9 @@ class Completions:
                 for line in self._lines.values()
             ]
         turns = sorted(
-            (place, number, entry)
+            (index, number, entry)
             for number, line in enumerate(lines)
-            for place, entry in enumerate(line)
+            for index, entry in enumerate(line)
         )
         ours = [
             entry

@@ -151,11 +151,11 @@ class Driver(MemoryCalls):
     ) -> bytes:
         """Return the bytes of a tensor map; strides are in bytes."""
         rank, room = len(shape), ctypes.create_string_buffer(_MAP_SIZE + _MAP_ALIGN)
-        place = -(-ctypes.addressof(room) // _MAP_ALIGN) * _MAP_ALIGN
+        aligned = -(-ctypes.addressof(room) // _MAP_ALIGN) * _MAP_ALIGN
         with self.current(ordinal):  # at a thread's first launch it may have no context
             self._ask(
                 "cuTensorMapEncodeTiled",
-                place,
+                aligned,
                 wanted.element,
                 rank,
                 address,
@@ -169,7 +169,7 @@ class Driver(MemoryCalls):
                 _L2_128_BYTES,
                 0,
             )
-        return ctypes.string_at(place, _MAP_SIZE)
+        return ctypes.string_at(aligned, _MAP_SIZE)
 
     def active_blocks(
         self, ordinal: int, function: FunctionHandle, threads: int, shared: int
@@ -251,9 +251,9 @@ class Driver(MemoryCalls):
                 return
         owner = self._stream_device(ordinal, stream) if result == _INVALID_HANDLE else None
         if owner is not None and owner != ordinal:
-            what = f"{kernel}: the kernel is loaded on device {ordinal}, the stream is on device {owner}"
+            message = f"{kernel}: the kernel is loaded on device {ordinal}, the stream is on device {owner}"
             raise DriverError(
-                what,
+                message,
                 result="CUDA_ERROR_INVALID_HANDLE",
                 code=_INVALID_HANDLE,
                 fix="pass a stream of that device",

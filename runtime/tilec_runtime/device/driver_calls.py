@@ -51,9 +51,15 @@ class Calls:
         self._contexts.clear()
         self._lock = threading.Lock()
         for ordinal in range(self._count):
-            what = f"the context of {device_words(ordinal)} is lost since the fork"
+            message = f"the context of {device_words(ordinal)} is lost since the fork"
             lost = ContextLostError(
-                what, cause=cause, fix=fix, device=ordinal, result=result, code=3, since="the fork"
+                message,
+                cause=cause,
+                fix=fix,
+                device=ordinal,
+                result=result,
+                code=3,
+                since="the fork",
             )
             self._losses.errors.setdefault(ordinal, lost)
 
@@ -92,10 +98,12 @@ class Calls:
 
     def _device(self, ordinal: int) -> int:
         if not 0 <= ordinal < self._count:
-            what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
+            message = (
+                f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
+            )
             from tilec_runtime.device.results import ADVICE
 
-            raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
+            raise NoDeviceError(message, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
         device: int = self._ask("cuDeviceGet", ordinal)
         return device
 

@@ -29,12 +29,12 @@ def stream_handle(stream: Any, kernel: str) -> int:
             f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel
         ) from error
     except Exception as error:  # noqa: BLE001 - streams of other libraries may raise any error
-        what = f"{error}"
+        message = f"{error}"
     else:
         if 0 <= handle < 2**64:
             return handle
-        what = f"the stream's handle is {shown(handle)}"
-    raise ArgumentError(f"{kernel}: {what}", fix=fix, kernel=kernel)
+        message = f"the stream's handle is {shown(handle)}"
+    raise ArgumentError(f"{kernel}: {message}", fix=fix, kernel=kernel)
 
 
 def handle_of(stream: Any) -> int:

@@ -138,7 +138,7 @@ class Libcuda:
 
 
 def _call(function: Any, takes: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
-    gives = {place: kind[0] for place, kind in enumerate(takes) if isinstance(kind, list)}
+    gives = {position: kind[0] for position, kind in enumerate(takes) if isinstance(kind, list)}
     function.argtypes = [c_void_p if isinstance(kind, list) else kind for kind in takes]
     function.restype = c_int
     if not gives:
@@ -155,8 +155,8 @@ def _call(function: Any, takes: tuple[Any, ...]) -> Callable[..., tuple[Any, ...
     def call(*arguments: Any) -> tuple[Any, ...]:
         values = [kind() for kind in gives.values()]
         passed = list(arguments)
-        for place, value in zip(gives, values, strict=True):
-            passed.insert(place, ctypes.byref(value))
+        for position, value in zip(gives, values, strict=True):
+            passed.insert(position, ctypes.byref(value))
         return (function(*passed), *[value.value or 0 for value in values])
 
     return call

@@ -88,11 +88,17 @@ class Losses:
         )  # a long table, read at the first failure only
 
         cause, fix = advice(result)
-        what = f"{kernel}: " if kernel else ""
-        what += f"{call} failed: {result}" + (f" ({words})" if words else "")
+        message = f"{kernel}: " if kernel else ""
+        message += f"{call} failed: {result}" + (f" ({words})" if words else "")
         if result not in STICKY or ordinal is None:
             return DriverError(
-                what, result=result, code=code, cause=cause, fix=fix, kernel=kernel, device=ordinal
+                message,
+                result=result,
+                code=code,
+                cause=cause,
+                fix=fix,
+                kernel=kernel,
+                device=ordinal,
             )
         if ordinal in self.errors:
             return self.again(ordinal, kernel)
@@ -101,7 +107,7 @@ class Losses:
             self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
         )
         lost = ContextLostError(
-            f"{what}: the context of {device_words(ordinal)} is lost",
+            f"{message}: the context of {device_words(ordinal)} is lost",
             cause=f"{cause}{suspects}",
             fix=f"{fix}. {_AGAIN}" if blamed and not blocking else fix,
             kernel=kernel if blocking else "",
@@ -120,10 +126,10 @@ class Losses:
         Each raise needs its own error, because a traceback grows with each raise.
         """
         first = self.errors[ordinal]
-        what = f"{kernel}: " if kernel else ""
-        what += f"the context of {device_words(ordinal)} is lost since {first.since} gave {first.result}"
+        message = f"{kernel}: " if kernel else ""
+        message += f"the context of {device_words(ordinal)} is lost since {first.since} gave {first.result}"
         return ContextLostError(
-            f"{what}: nothing works there any more in this process",
+            f"{message}: nothing works there any more in this process",
             cause=first.cause,
             fix=first.fix,
             kernel=first.kernel,

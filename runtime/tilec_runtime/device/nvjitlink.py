@@ -38,9 +38,9 @@ class NvJitLink:
             RuntimeError,
             OSError,
         ) as error:  # the bindings load the library at their first call
-            what = f"nvJitLink cannot be loaded: {' '.join(str(error).split())[:300]}"
+            message = f"nvJitLink cannot be loaded: {' '.join(str(error).split())[:300]}"
             raise MissingError(
-                what, cause="neither the driver nor tilec brings it", fix=_FIX
+                message, cause="neither the driver nor tilec brings it", fix=_FIX
             ) from error
         self._api: Any = nvjitlink
         self._version = int(major), int(minor)

@@ -202,11 +202,11 @@ def is_whole(value: Any) -> bool:
     return True
 
 
-def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
+def whole(subject: str, value: Any, raised: type[TilecError] = CallError) -> int:
     """Return an integer of Python or NumPy as a Python int.
 
     Args:
-        what: the value's name, with which the message begins: `eye: rows`.
+        subject: the value's name, with which the message begins: `eye: rows`.
         value: the value.
         raised: the class of the error.
 
@@ -214,27 +214,27 @@ def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
         TilecError: the value is not an integer.
     """
     if not is_whole(value):
-        raise raised(f"{what} is {shown(value)}, and must be a whole number")
+        raise raised(f"{subject} is {shown(value)}, and must be a whole number")
     return operator.index(value)
 
 
 def require_kind(
-    who: str, noun: str, given: object, kind: type | tuple[type, ...], fix: str
+    caller: str, noun: str, given: object, kind: type | tuple[type, ...], fix: str
 ) -> None:
-    """Check the type of an argument: `who` takes a `noun`.
+    """Check the type of an argument: `caller` takes a `noun`.
 
     Raises:
         CallError: the argument has another type.
     """
     if not isinstance(given, kind):
-        raise CallError(f"{who} takes {noun}, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(f"{caller} takes {noun}, got a {type(given).__qualname__}", fix=fix)
 
 
-def byte_count(what: str, value: Any) -> int:
+def byte_count(subject: str, value: Any) -> int:
     """Return a size in bytes as a Python int.
 
     Args:
-        what: the value's name, with which the message begins: `trim: keep`.
+        subject: the value's name, with which the message begins: `trim: keep`.
         value: the value.
 
     Raises:
@@ -242,7 +242,7 @@ def byte_count(what: str, value: Any) -> int:
     """
     if not is_whole(value) or value < 0:
         raise CallError(
-            f"{what} is {shown(value)}, and must be a whole number of bytes that is not negative"
+            f"{subject} is {shown(value)}, and must be a whole number of bytes that is not negative"
         )
     return operator.index(value)
 

@@ -77,8 +77,8 @@ class Stream(Uncopied):
     def __repr__(self) -> str:
         """Return `<Stream 0x1000 on cuda:0>`, `<Stream closed on cpu>`."""
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
-        what = "closed" if self._handle is None else f"{self._handle:#x}"
-        return f"<Stream {what} on {where}{', borrowed' if self.borrowed else ''}>"
+        message = "closed" if self._handle is None else f"{self._handle:#x}"
+        return f"<Stream {message} on {where}{', borrowed' if self.borrowed else ''}>"
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return (0, handle): the protocol by which other libraries read streams."""

@@ -40,13 +40,13 @@ def bind(
     if missing:
         listed = ", ".join(repr(m) for m in missing)
         plural = "arguments are" if len(missing) > 1 else "argument is"
-        what = f"{name}: takes {count(len(params))} ({contract.usage}), got {len(values)}: the {plural} missing: {listed}"
+        message = f"{name}: takes {count(len(params))} ({contract.usage}), got {len(values)}: the {plural} missing: {listed}"
         fix = (
             "pass it as `stream_`: `stream` is where the kernel is enqueued"
             if "stream" in missing
             else ""
         )
-        raise ArgumentError(what, fix=fix, kernel=name)
+        raise ArgumentError(message, fix=fix, kernel=name)
     check_axes(contract, chosen)
     given = tuple(values.get(p.name, p.default) for p in params)
     return given if contract.lists is None else contract.lists.spread(given), chosen, config
@@ -63,13 +63,13 @@ def _take_named(
         key = renamed.get(given, given)
         if key in contract.call_names:
             if key in values:
-                what = f"{name}: argument {key!r} is given twice, by place and by name"
+                message = f"{name}: argument {key!r} is given twice, by place and by name"
                 fix = ""
                 if any(param.name == key for param in contract.info.allocated):
                     fix = (
                         f"leave {key} out, so that it is allocated, or give every argument by name"
                     )
-                raise ArgumentError(what, fix=fix, kernel=name)
+                raise ArgumentError(message, fix=fix, kernel=name)
             values[key] = value
         elif key in contract.axes:
             if value is not None:  # None leaves the axis open
@@ -80,8 +80,8 @@ def _take_named(
             from tilec_runtime.model.suggest import did_you_mean  # for the message alone
 
             hint = did_you_mean(given, [*contract.call_names, *contract.axes])
-            what = f"{name}: there is no argument {given!r}{hint}; it takes {contract.usage}"
-            raise ArgumentError(what, kernel=name)
+            message = f"{name}: there is no argument {given!r}{hint}; it takes {contract.usage}"
+            raise ArgumentError(message, kernel=name)
     return chosen, config
 
 
@@ -123,8 +123,8 @@ def check_count(contract: Contract, values: tuple[Any, ...]) -> None:
         ArgumentError: the numbers differ.
     """
     if len(values) != len(contract.params):
-        what = f"{contract.name}: takes {count(len(contract.params))} ({contract.usage}), got {len(values)}"
-        raise ArgumentError(what, kernel=contract.name)
+        message = f"{contract.name}: takes {count(len(contract.params))} ({contract.usage}), got {len(values)}"
+        raise ArgumentError(message, kernel=contract.name)
 
 
 def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict[str, AxisValue]:
@@ -162,16 +162,18 @@ def check_axes(
             )
     for name, value in (pinned or {}).items():
         if chosen.get(name, value) != value:
-            what = f"{contract.name}: {name} is {value!r} for this launcher, got {chosen[name]!r}"
-            raise VariantError(what, kernel=contract.name)
+            message = (
+                f"{contract.name}: {name} is {value!r} for this launcher, got {chosen[name]!r}"
+            )
+            raise VariantError(message, kernel=contract.name)
 
 
 def _refuse_axis(contract: Contract, axis: str) -> NoReturn:
     from tilec_runtime.model.suggest import did_you_mean
 
     known = ", ".join(contract.axes) or "none"
-    what = f"{contract.name}: there is no axis {axis!r}{did_you_mean(axis, contract.axes)}; its axes are {known}"
-    raise VariantError(what, kernel=contract.name)
+    message = f"{contract.name}: there is no axis {axis!r}{did_you_mean(axis, contract.axes)}; its axes are {known}"
+    raise VariantError(message, kernel=contract.name)
 
 
 def count(number: int) -> str:

@@ -99,12 +99,12 @@ class Call:
         self.tensors: dict[str, TensorFacts] = {}
         self.numbers: dict[str, int] = {}
         if facts is not None:
-            names = (contract.params[place].name for place in contract.tensors)
+            names = (contract.params[index].name for index in contract.tensors)
             given = zip(names, facts.tensors, strict=True)
             self.tensors = {name: read for name, read in given if read is not None}
         for param, value in zip(contract.params, values, strict=True):
             self._read(param, value)
-        tensors = [self.tensors.get(contract.params[place].name) for place in contract.tensors]
+        tensors = [self.tensors.get(contract.params[index].name) for index in contract.tensors]
         self.facts = facts or facts_of(contract, values, tensors)
         self.trace = trace
         if trace is not None:
@@ -113,25 +113,25 @@ class Call:
 
     def _read(self, param: Param, value: Any) -> None:
         """Check the kind of an argument; read the facts of a tensor unless they are known."""
-        kind, what = param.kind, ""
+        kind, message = param.kind, ""
         if kind is ParamKind.TENSOR:
             if param.name not in self.tensors and not (value is None and param.optional):
                 self.tensors[param.name] = self._tensor_facts(param, value)
         elif kind is ParamKind.SCALAR:
             if not is_number(value):
-                what = f"takes a number, got a {type(value).__qualname__}"
+                message = f"takes a number, got a {type(value).__qualname__}"
         elif kind is ParamKind.STRUCT:
-            what = _misfit(value, param.size)
+            message = _misfit(value, param.size)
         elif not (isinstance(value, int) and type(value) is not bool and 0 <= value < 2**64):
-            what = f"takes a device address (an int below 2**64), got {shown(value)}"
-        if what:
-            raise self.refuse(ArgumentError, param, what)
+            message = f"takes a device address (an int below 2**64), got {shown(value)}"
+        if message:
+            raise self.refuse(ArgumentError, param, message)
 
     def _tensor_facts(self, param: Param, value: Any) -> TensorFacts:
         try:
             return tensor_facts(value, self.driver.pointer_device)
         except UnreadableError as error:
-            what = f"takes a tensor (DLPack or __cuda_array_interface__): {error}"
+            message = f"takes a tensor (DLPack or __cuda_array_interface__): {error}"
             fix = ""
             if hasattr(type(value), "enqueue_on"):
                 fix = _OP
@@ -139,15 +139,15 @@ class Call:
                 fix = _CONFIG
             elif param is self.contract.params[0]:
                 fix = stream_by_name(self.contract, (value,))
-            raise self.refuse(ArgumentError, param, what, fix) from error
+            raise self.refuse(ArgumentError, param, message, fix) from error
 
     def refuse(
-        self, kind: type[ArgumentError], param: Param, what: str, fix: str = ""
+        self, kind: type[ArgumentError], param: Param, fault: str, fix: str = ""
     ) -> ArgumentError:
         """Return the error for one argument."""
         noun = "output" if param.out else "argument"
         return kind(
-            f"{self.contract.name}: {noun} {param.name!r} {what}",
+            f"{self.contract.name}: {noun} {param.name!r} {fault}",
             fix=fix,
             kernel=self.contract.name,
         )
@@ -187,9 +187,9 @@ class Call:
     def cut_outputs(self) -> list[tuple[int, Any]]:
         """Places and values of the outputs that are partitions."""
         return [
-            (place, self.values[place])
-            for place in self.contract.outs
-            if is_cut(self.values[place])
+            (index, self.values[index])
+            for index in self.contract.outs
+            if is_cut(self.values[index])
         ]
 
     def open(self) -> None:
@@ -210,10 +210,10 @@ class Call:
             elif param.dtype in origin:
                 bound = self.axes[param.dtype]
                 if dtype != bound:
-                    what = (
+                    message = (
                         f"has dtype {dtype}, but {param.dtype} is {bound} by {origin[param.dtype]}"
                     )
-                    raise self.refuse(DTypeError, param, what)
+                    raise self.refuse(DTypeError, param, message)
             else:
                 self._bind_dtype(param, dtype)
                 origin[param.dtype] = f"{param.name!r}"
@@ -224,11 +224,11 @@ class Call:
     def _bind_dtype(self, param: Param, dtype: str) -> None:
         built = self.contract.axes.get(param.dtype, ())
         if dtype not in built:
-            what = f"has dtype {dtype}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
+            message = f"has dtype {dtype}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
             fix = f"add {dtype} to the matrix of kernel.{self.contract.name} and build again"
             if dtype not in DTYPES:
                 fix = f"convert it: {dtype} is no dtype of kernels, and cannot be built"
-            raise self.refuse(DTypeError, param, what, fix)
+            raise self.refuse(DTypeError, param, message, fix)
         self.axes[param.dtype] = dtype
 
     def _check_scalar(self, param: Param, value: Any) -> None:
@@ -241,8 +241,8 @@ class Call:
             elif axis in self.contract.default or len(built) == 1:
                 self.axes[axis] = self.contract.default.get(axis, built[0])
             else:
-                what = f"is {value!r}, which does not say what {axis} is: pass a NumPy scalar of {self.contract.built(axis)}"
-                raise self.refuse(DTypeError, param, what)
+                message = f"is {value!r}, which does not say what {axis} is: pass a NumPy scalar of {self.contract.built(axis)}"
+                raise self.refuse(DTypeError, param, message)
         why = refusal(value, self.contract.dtype_of(param, self.axes))
         if why:
             raise self.refuse(ArgumentError, param, why)
@@ -264,18 +264,18 @@ class Call:
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
                 if not facts.sound and not facts.ptr:
-                    what = f"has shape {facts.shape} and no memory: its address is 0"
+                    message = f"has shape {facts.shape} and no memory: its address is 0"
                     raise self.refuse(
                         PlacementError,
                         param,
-                        what,
+                        message,
                         "its storage was freed or never allocated: bring it back first",
                     )
                 continue
             where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(
                 facts.device, f"device {facts.device}"
             )
-            what = f"is on {where}, and the kernel is loaded on {device}"
+            message = f"is on {where}, and the kernel is loaded on {device}"
             fix = (
                 "copy it to the device first"
                 if facts.device == ON_CPU
@@ -283,7 +283,7 @@ class Call:
             )
             if device.ordinal == ON_CPU:
                 fix = f"copy it to the CPU, or load the package with device={max(facts.device, 0)}"
-            raise self.refuse(PlacementError, param, what, fix)
+            raise self.refuse(PlacementError, param, message, fix)
 
     def check_layouts(self) -> None:
         """Check strides, and that addresses are aligned to the element size."""
@@ -291,8 +291,10 @@ class Call:
             if param.stride is None:
                 if not facts.contiguous:
                     wanted = contiguous_stride(facts.shape)
-                    what = f"has strides {facts.stride} for shape {facts.shape}, and must be C-contiguous: strides {wanted}"
-                    raise self.refuse(LayoutError, param, what, self._way_to_strides(param, facts))
+                    message = f"has strides {facts.stride} for shape {facts.shape}, and must be C-contiguous: strides {wanted}"
+                    raise self.refuse(
+                        LayoutError, param, message, self._way_to_strides(param, facts)
+                    )
             else:
                 for dim, (wants, has) in enumerate(zip(param.stride, facts.stride, strict=False)):
                     if wants is None or facts.empty:
@@ -305,14 +307,14 @@ class Call:
                         )
             # cuda.tile assumes of every array that its strides are not negative.
             if self.contract.info.language == "tile" and not facts.ahead:
-                what = f"has strides {facts.stride}, and tile kernels take none that is negative"
-                raise self.refuse(LayoutError, param, what, "pass a copy")
+                message = f"has strides {facts.stride}, and tile kernels take none that is negative"
+                raise self.refuse(LayoutError, param, message, "pass a copy")
             if not facts.sound:
-                what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
+                message = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
                 raise self.refuse(
                     LayoutError,
                     param,
-                    what,
+                    message,
                     "pass a copy: memory that libraries give out is aligned",
                 )
 
@@ -339,32 +341,32 @@ class Call:
                     "pass a writable copy",
                 )
             if param.out and overlaps_itself(facts):
-                what = f"overlaps itself: strides {facts.stride} for shape {facts.shape} name one element several times"
-                raise self.refuse(AliasError, param, what, "pass a copy that is not expanded")
+                message = f"overlaps itself: strides {facts.stride} for shape {facts.shape} name one element several times"
+                raise self.refuse(AliasError, param, message, "pass a copy that is not expanded")
 
     def check_aliases(self) -> None:
         """Check that no output shares memory with another argument."""
         for pair in self.contract.pairs:
-            param, other = (self.contract.params[place] for place in pair)
+            param, other = (self.contract.params[index] for index in pair)
             facts, other_facts = self.tensors.get(param.name), self.tensors.get(other.name)
             if facts is None or other_facts is None or not may_overlap(facts, other_facts):
                 continue
             noun = "output" if other.out else "argument"
-            what = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
+            message = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
             fix = "pass separate memory, or a copy of the input"
-            error = self.refuse(AliasError, param, what, fix)
+            error = self.refuse(AliasError, param, message, fix)
             error.cause = self._both(param, other)
             raise error
 
     def _both(self, one: Param, two: Param) -> str:
         """Name two arguments, with the lines that made them if known, and the launch."""
-        from tilec_runtime.tensors.lease import holder  # for messages alone
+        from tilec_runtime.tensors.lease import holder_here  # for messages alone
 
         values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
         words = " and ".join(
             f"{param.name!r} is {_origin(values[param.name])}" for param in (one, two)
         )
-        return f"{words}, in {holder(f'the launch of {self.contract.name}')}"
+        return f"{words}, in {holder_here(f'the launch of {self.contract.name}')}"
 
     def check_requires(self) -> None:
         """Check every `requires` of the manifest."""
@@ -386,8 +388,8 @@ class Call:
                 zip(param.shape_divisible, facts.shape, strict=False)
             ):
                 if extent % divisor:
-                    what = f"{self.contract.name}: argument {param.name!r}: extent {dim} is {extent}, and must be divisible by {divisor}"
-                    raise RequirementError(what, kernel=self.contract.name)
+                    message = f"{self.contract.name}: argument {param.name!r}: extent {dim} is {extent}, and must be divisible by {divisor}"
+                    raise RequirementError(message, kernel=self.contract.name)
             for dim, (divisor, stride) in enumerate(
                 zip(param.stride_divisible, facts.stride, strict=False)
             ):

@@ -139,16 +139,16 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
     name, launch = info.name, info.launch
     given: Any = config
     if not isinstance(given, LaunchConfig):
-        what = f"{name}: config takes a LaunchConfig, got a {type(given).__qualname__}"
+        message = f"{name}: config takes a LaunchConfig, got a {type(given).__qualname__}"
         raise ArgumentError(
-            what,
+            message,
             fix="pass LaunchConfig(grid=..., block=...) or LaunchConfig.for_num_elems(n)",
             kernel=name,
         )
     if not launch.open:
-        what = f"{name}: takes no config: its manifest says grid and block, or configured() said them before"
+        message = f"{name}: takes no config: its manifest says grid and block, or configured() said them before"
         fix = f'leave it out, or say what callers choose: kernel.{name}.launch.open = ["grid"]'
-        raise ArgumentError(what, fix=fix, kernel=name)
+        raise ArgumentError(message, fix=fix, kernel=name)
     shape = config.shape
     wanted = {
         "grid": _texts(shape.grid),
@@ -158,17 +158,17 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
     own = {"grid": _padded(launch.grid), "block": _padded(launch.block), "shared": (launch.shared,)}
     for key, texts in wanted.items():
         if key not in launch.open and texts not in (_UNSAID[key], own[key]):
-            what = f"{name}: the manifest says {key} {' x '.join(own[key])}, and config says {' x '.join(texts)}"
+            message = f"{name}: the manifest says {key} {' x '.join(own[key])}, and config says {' x '.join(texts)}"
             raise ArgumentError(
-                what,
+                message,
                 fix=f'leave {key} out of the config, or add "{key}" to kernel.{name}.launch.open',
                 kernel=name,
             )
     if shape.cluster and launch.cluster and shape.cluster != dim3(launch.cluster):
-        what = (
+        message = (
             f"{name}: the manifest says cluster {launch.cluster}, and config says {shape.cluster}"
         )
-        raise ArgumentError(what, fix="leave cluster out of the config", kernel=name)
+        raise ArgumentError(message, fix="leave cluster out of the config", kernel=name)
     taken = {key: wanted[key] if key in launch.open else own[key] for key in wanted}
     launch = dataclasses.replace(
         launch,

@@ -24,17 +24,17 @@ Axes = tuple[tuple[str, AxisValue], ...]
 def _pairs(outs: tuple[int, ...], tensors: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """Return each written tensor with every other one, two written ones once."""
     return tuple(
-        (out, place)
+        (out, index)
         for out in outs
-        for place in tensors
-        if place > out or (place < out and place not in outs)
+        for index in tensors
+        if index > out or (index < out and index not in outs)
     )
 
 
 def _required(params: tuple[Param, ...]) -> int:
     """Return the number of leading parameters up to the last that every call gives."""
     given = [param.default is None and not param.optional for param in params]
-    return max((place + 1 for place, needed in enumerate(given) if needed), default=0)
+    return max((index + 1 for index, needed in enumerate(given) if needed), default=0)
 
 
 class Contract:
@@ -74,14 +74,14 @@ class Contract:
         self.info = info
         self.name = info.name
         self.params = params = info.params
-        self.index = {param.name: place for place, param in enumerate(params)}
+        self.index = {param.name: index for index, param in enumerate(params)}
         self.call_params = info.call_params
         self.call_names = tuple(param.name for param in self.call_params)
-        places = range(len(params))
-        self.tensors = tuple(place for place in places if params[place].kind is ParamKind.TENSOR)
-        self.others = tuple(place for place in places if place not in self.tensors)
+        indices = range(len(params))
+        self.tensors = tuple(index for index in indices if params[index].kind is ParamKind.TENSOR)
+        self.others = tuple(index for index in indices if index not in self.tensors)
         self.checked = (*info.inputs, *info.allocated)
-        self.outs = tuple(place for place in self.tensors if params[place].out)
+        self.outs = tuple(index for index in self.tensors if params[index].out)
         self.pairs = _pairs(self.outs, self.tensors)
         self.defaults = tuple(param.default for param in params)
         self.required = _required(self.call_params)
@@ -101,7 +101,7 @@ class Contract:
             (self._parsed((rule.when,))[0] if rule.when else None, rule.take) for rule in info.rules
         )
         deciding = self._deciding()
-        self.keyed = tuple(place for place in self.others if params[place].name in deciding)
+        self.keyed = tuple(index for index in self.others if params[index].name in deciding)
 
     def _parsed(self, texts: Iterable[str]) -> tuple[Expr, ...]:
         try:
@@ -127,8 +127,8 @@ class Contract:
     def computes(self, slot: AbiSlot) -> bool:
         """Whether a kernel argument is neither a tensor's address nor a parameter."""
         name = slot.expr.strip()
-        place = self.index.get(name.removesuffix(".ptr"), -1)
-        return place < 0 or (self.params[place].kind is ParamKind.TENSOR) != name.endswith(".ptr")
+        index = self.index.get(name.removesuffix(".ptr"), -1)
+        return index < 0 or (self.params[index].kind is ParamKind.TENSOR) != name.endswith(".ptr")
 
     @functools.cached_property
     def outputs(self) -> Outputs | None:

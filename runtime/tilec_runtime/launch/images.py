@@ -73,13 +73,13 @@ class ImageStore:
             handle = driver.function(module, image.symbol)
             return LoadedFunction(handle=handle, facts=driver.function_facts(handle))
 
-        place = f"{kernel}: the image for {image.target} ({image.symbol})"
+        subject = f"{kernel}: the image for {image.target} ({image.symbol})"
         try:
-            with refusals(f"{place} cannot be loaded", ordinal, kernel):
+            with refusals(f"{subject} cannot be loaded", ordinal, kernel):
                 return self._once((ordinal, image.digest, by, image.symbol), look_up)
         except TileIRError as error:
-            what = f"{place} cannot be run: {error.what}"
-            raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
+            message = f"{subject} cannot be run: {error.what}"
+            raise TileIRError(message, cause=error.cause, fix=error.fix, kernel=kernel) from error
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """Return the value of a key; the first thread makes it. A failure is not cached."""
@@ -93,7 +93,7 @@ class ImageStore:
 
 
 @contextlib.contextmanager
-def refusals(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
+def refusals(subject: str, ordinal: int, kernel: str = "") -> Iterator[None]:
     """Turn a driver's refusal of an image or entry point into an error that names it.
 
     Raises:
@@ -105,7 +105,7 @@ def refusals(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
         raise
     except DriverError as error:
         raise KernelCacheError(
-            f"{what}: {error.what}",
+            f"{subject}: {error.what}",
             result=error.result,
             code=error.code,
             cause=error.cause,

@@ -167,9 +167,9 @@ class Jit:
             except MissingError as error:
                 why = ", for the driver is too old" if image.target.kind is TargetKind.PTX else ""
                 form = FORMS[image.target.kind]
-                what = f"{variant}: the {form} for {image.target} has to go through nvJitLink{why}: {error.what}"
+                message = f"{variant}: the {form} for {image.target} has to go through nvJitLink{why}: {error.what}"
                 raise LinkerError(
-                    what,
+                    message,
                     cause=error.cause,
                     fix=f"{error.fix}; or {machine_code(device)}",
                     kernel=variant,
@@ -191,12 +191,12 @@ class Jit:
         return self._cache
 
 
-def asked_for(text: JitFallback | str, who: str) -> JitFallback:
+def asked_for(text: JitFallback | str, origin: str) -> JitFallback:
     """Return the policy that a caller or the environment asks for.
 
     Args:
         text: a policy, or its name.
-        who: the argument or variable that holds it, for the message.
+        origin: the argument or variable that holds it, for the message.
 
     Raises:
         CallError: there is no such policy.
@@ -205,7 +205,7 @@ def asked_for(text: JitFallback | str, who: str) -> JitFallback:
         return text if isinstance(text, JitFallback) else JitFallback.parse(text)
     except ValueError as error:
         raise CallError(
-            f"{who}: {error}",
+            f"{origin}: {error}",
             fix="say deny, warn or allow; or nothing, to go by what the bundle says",
         ) from error
 

@@ -42,7 +42,7 @@ def facts_of(
     slots: Slots = []
     key: list[Any] = []
     tensors = tuple(tensors)
-    for place, facts in zip(contract.tensors, tensors, strict=True):
+    for index, facts in zip(contract.tensors, tensors, strict=True):
         if facts is None:
             slots.append(0)
             key.append(None)
@@ -58,17 +58,17 @@ def facts_of(
                 facts.empty,
                 facts.sound,
                 facts.ahead,
-                *(values[place].cut if is_cut(values[place]) else ()),
+                *(values[index].cut if is_cut(values[index]) else ()),
             )
         )
-    for place in contract.others:
-        value = values[place]
+    for index in contract.others:
+        value = values[index]
         key.append(type(value))
         if has_slot(value):
             slots.append(int(value))
         else:
             slots.append(0)
-            if place in contract.keyed:
+            if index in contract.keyed:
                 key.append(_bits(value))
     return CallFacts(tensors, tuple(key), slots)
 
@@ -169,14 +169,14 @@ def traced(
     """Return the traced tensors of a call, and the traced numbers that decide it."""
     tensors: dict[str, TensorFacts] = {}
     first = 0
-    for place, read in zip(contract.tensors, facts.tensors, strict=True):
+    for index, read in zip(contract.tensors, facts.tensors, strict=True):
         if read is not None:
-            tensors[contract.params[place].name] = TracedTensor(read, trace, first)
+            tensors[contract.params[index].name] = TracedTensor(read, trace, first)
         first += 1 if read is None else 3 + 2 * len(read.shape)
     numbers = {
-        contract.params[place].name: trace.slot(slot, facts.slots[slot])
-        for slot, place in enumerate(contract.others, first)
-        if place in contract.keyed and has_slot(values[place])
+        contract.params[index].name: trace.slot(slot, facts.slots[slot])
+        for slot, index in enumerate(contract.others, first)
+        if index in contract.keyed and has_slot(values[index])
     }
     return tensors, numbers
 

@@ -211,9 +211,9 @@ class Launcher(Uncopied, LauncherBase):
         if result := call(block.address, kept)[0]:
             self._refused(result, handle, values)
         elif line is not None:
-            for place in self._leased(values):
-                write = self.contract.params[place].out
-                values[place].storage.uses.note(line, write=write)
+            for index in self._leased(values):
+                write = self.contract.params[index].out
+                values[index].storage.uses.note(line, write=write)
 
     def _run_in_core(self, handle: int, values: tuple[Any, ...], order: Order | Line) -> bool:
         """Launch in the launch core if it can; return whether it did. Leases were checked."""
@@ -232,21 +232,21 @@ class Launcher(Uncopied, LauncherBase):
         driver, ordinal, leased = self.site.driver, self.site.device.ordinal, self._leased(values)
         recording = recording_of(driver, ordinal, handle) if leased or RECORDINGS else None
         line = None
-        for place in leased:
-            storage, write = values[place].storage, self.contract.params[place].out
+        for index in leased:
+            storage, write = values[index].storage, self.contract.params[index].out
             if recording is None:
                 line = storage.line(handle, ordinal)
                 storage.wait_for_uses(line, write=write)
             else:
                 recording.touch(storage, write=write)
         if recording is not None:
-            others = [value for place, value in enumerate(values) if place not in leased]
+            others = [value for index, value in enumerate(values) if index not in leased]
             recording.keep(*(value for value in others if not is_number(value)))
         return line
 
     def _leased(self, values: tuple[Any, ...]) -> list[int]:
         """Return the places of the arguments that are tensors of tilec's own."""
-        return [place for place in self.contract.tensors if is_leased(values[place])]
+        return [index for index in self.contract.tensors if is_leased(values[index])]
 
     def _teach(self, values: tuple[Any, ...], facts: CallFacts, plan: LaunchPlan) -> bool:
         """Let the launch core make calls like this one; return whether it takes them."""
@@ -281,7 +281,7 @@ class Launcher(Uncopied, LauncherBase):
         """
         from tilec_runtime.running import RUNNING  # launches on a GPU do not need it
 
-        if any(is_foreign(values[place]) for place in self.contract.tensors):
+        if any(is_foreign(values[index]) for index in self.contract.tensors):
             driver, ordinal, handle = (
                 self.site.driver,
                 self.site.device.ordinal,
@@ -294,7 +294,7 @@ class Launcher(Uncopied, LauncherBase):
     def _facts(self, values: tuple[Any, ...]) -> CallFacts | None:
         """Return the facts of a call, or None if an argument cannot be read."""
         contract, ask = self.contract, self.site.driver.pointer_device
-        given = [values[place] for place in contract.tensors]
+        given = [values[index] for index in contract.tensors]
         try:
             return facts_of(
                 contract,
@@ -331,10 +331,10 @@ class Launcher(Uncopied, LauncherBase):
             name = self.info.name
             # Raises first if the number does not fit its parameter either: a better message.
             prepare(self.contract, values, self.pinned, self.site, self._grid)
-            what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
+            message = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
             raise ArgumentError(
-                what,
+                message,
                 cause="the entry point takes another type than the parameter has",
                 fix=fix,
                 kernel=name,
@@ -465,9 +465,9 @@ class Launcher(Uncopied, LauncherBase):
         leased = self._leased(values)
         if not leased:
             return
-        from tilec_runtime.tensors.lease import holder  # already imported by the tensors
+        from tilec_runtime.tensors.lease import holder_here  # already imported by the tensors
 
-        who = holder(f"the launch of {self.info.name}")
-        for place in leased:
-            tensor, write = values[place], self.contract.params[place].out
-            (tensor.require_writable if write else tensor.require_readable)(who)
+        holder = holder_here(f"the launch of {self.info.name}")
+        for index in leased:
+            tensor, write = values[index], self.contract.params[index].out
+            (tensor.require_writable if write else tensor.require_readable)(holder)

@@ -63,9 +63,9 @@ def _require_config(info: KernelInfo) -> None:
         ArgumentError: the configuration is missing.
     """
     if info.launch.open and not info.launch.preset:
-        what = f"{info.name}: the manifest leaves {', '.join(info.launch.open)} to the caller, and the launch says no config"
+        message = f"{info.name}: the manifest leaves {', '.join(info.launch.open)} to the caller, and the launch says no config"
         fix = f"pass config=LaunchConfig(...), such as {info.name}(..., config=LaunchConfig.for_num_elems(n))"
-        raise ArgumentError(what, fix=fix, kernel=info.name)
+        raise ArgumentError(message, fix=fix, kernel=info.name)
 
 
 def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
@@ -100,8 +100,8 @@ def _whole(call: Call, noun: str, expression: Expr, output: int) -> int:
         number = int(value) if isinstance(value, int) else -1
     if number < 0:
         name = call.contract.name
-        what = f"{name}: {noun} is {value!r} by {expression.text}, and must be a whole number that is not negative"
-        raise LaunchLimitError(what, kernel=name)
+        message = f"{name}: {noun} is {value!r} by {expression.text}, and must be a whole number that is not negative"
+        raise LaunchLimitError(message, kernel=name)
     return number
 
 
@@ -117,8 +117,10 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
                 raise refused(name, f"{noun}.{axis} is 0: a {noun} has one {one} at least")
     for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
         if blocks > MOST_THREADS_ALONG // extent:
-            what = f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates"
-            raise refused(name, what)
+            message = (
+                f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates"
+            )
+            raise refused(name, message)
     _check_whole_clusters(name, shape.grid, shape.cluster)
     for noun, dims, limits in (
         ("grid", shape.grid, device.max_grid),
@@ -127,12 +129,12 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
         for axis, has, most in zip(_AXES, dims, limits, strict=True):
             if has > most:
                 fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {device.max_grid[0]}"
-                what = f"{noun}.{axis} is {has}, and {device} allows {most}"
-                raise refused(name, what, fix if noun == "grid" and axis != "x" else "")
+                message = f"{noun}.{axis} is {has}, and {device} allows {most}"
+                raise refused(name, message, fix if noun == "grid" and axis != "x" else "")
     threads = math.prod(shape.block)
     if threads > device.max_threads:
-        what = f"the block has {threads} threads, and {device} allows {device.max_threads}"
-        raise refused(name, what)
+        message = f"the block has {threads} threads, and {device} allows {device.max_threads}"
+        raise refused(name, message)
     if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
         own = f"{device.cc[0]}.{device.cc[1]}"
         raise refused(
@@ -143,8 +145,8 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
 def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None:
     for axis, blocks, extent in zip(_AXES, grid, cluster, strict=False):
         if blocks % extent:
-            what = f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}"
-            raise refused(name, what)
+            message = f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}"
+            raise refused(name, message)
 
 
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
@@ -330,6 +332,6 @@ def is_tile(image: ImageInfo) -> bool:
     return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
 
 
-def refused(name: str, what: str, fix: str = "") -> LaunchLimitError:
+def refused(name: str, fault: str, fix: str = "") -> LaunchLimitError:
     """Return the error for a launch shape."""
-    return LaunchLimitError(f"{name}: {what}", fix=fix, kernel=name)
+    return LaunchLimitError(f"{name}: {fault}", fix=fix, kernel=name)

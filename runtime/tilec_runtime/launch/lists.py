@@ -19,11 +19,11 @@ class Lists:
         rows = {row.name: row for row in info.lists}
         # For each parameter of a call: its name, its first place in the kernel, its list or None.
         self._params: list[tuple[str, int, ListParam | None]] = []
-        place = 0
+        index = 0
         for param in info.call_params:
             row = rows.get(param.name)
-            self._params.append((param.name, place, row))
-            place += row.most if row else 1
+            self._params.append((param.name, index, row))
+            index += row.most if row else 1
 
     def spread(self, values: tuple[object, ...]) -> tuple[object, ...]:
         """Return the kernel's values for the values of a call, in order.
@@ -43,8 +43,8 @@ class Lists:
             arrays = self._arrays(row, value)
             known, length = first.setdefault(row.axis, (name, len(arrays)))
             if row.axis and length != len(arrays):
-                what = f"has {len(arrays)} arrays, and {known!r} has {length}"
-                raise self._refused(name, what, f"pass as many of each: both are {row.axis}")
+                message = f"has {len(arrays)} arrays, and {known!r} has {length}"
+                raise self._refused(name, message, f"pass as many of each: both are {row.axis}")
             flat += arrays
             flat += [None] * (row.most - len(arrays))
         return tuple(flat)
@@ -53,30 +53,30 @@ class Lists:
         counts = self._counts[row.name]
         wanted = f"{' or '.join(map(str, counts))} array{'' if counts == (1,) else 's'}"
         if not isinstance(value, (list, tuple)):
-            what = f"takes a list of {wanted}, got a {type(value).__qualname__}"
-            raise self._refused(row.name, what, f"pass a list or a tuple: [{row.name}]")
+            message = f"takes a list of {wanted}, got a {type(value).__qualname__}"
+            raise self._refused(row.name, message, f"pass a list or a tuple: [{row.name}]")
         if len(value) not in counts:
-            what = f"takes {wanted}, got {len(value)}"
+            message = f"takes {wanted}, got {len(value)}"
             more = (
                 f"add {len(value)} to {row.axis} in" if row.axis else "change the list's length in"
             )
             table = "matrix" if row.axis else f"params.{row.name}"
             fix = f"{more} kernel.{self._kernel}.{table} and build again"
-            raise self._refused(row.name, what, fix)
-        for place, array in enumerate(value):
+            raise self._refused(row.name, message, fix)
+        for index, array in enumerate(value):
             if array is None:
-                raise self._refused(row.name, f"has None at place {place}")
+                raise self._refused(row.name, f"has None at place {index}")
         return value
 
     def gathered(self, values: tuple[object, ...]) -> tuple[object, ...]:
         """Return the values of a call for the kernel's values; each list becomes a tuple."""
         return tuple(
-            values[place]
+            values[index]
             if row is None
-            else tuple(each for each in values[place : place + row.most] if each is not None)
-            for _, place, row in self._params
+            else tuple(each for each in values[index : index + row.most] if each is not None)
+            for _, index, row in self._params
         )
 
-    def _refused(self, name: str, what: str, fix: str = "") -> ArgumentError:
-        what = f"{self._kernel}: argument {name!r} {what}"
-        return ArgumentError(what, fix=fix, kernel=self._kernel)
+    def _refused(self, name: str, message: str, fix: str = "") -> ArgumentError:
+        message = f"{self._kernel}: argument {name!r} {message}"
+        return ArgumentError(message, fix=fix, kernel=self._kernel)

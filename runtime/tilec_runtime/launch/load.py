@@ -74,7 +74,7 @@ def site_on(
 
     Arguments and errors are those of `load`.
     """
-    text, who = (
+    text, origin = (
         (jit_fallback, "jit_fallback")
         if jit_fallback is not None
         else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
@@ -83,7 +83,7 @@ def site_on(
     if text is not None:
         from tilec_runtime.launch.jit import asked_for
 
-        policy = asked_for(text, who)
+        policy = asked_for(text, origin)
     return Site(
         bundle=bundle,
         device=device,

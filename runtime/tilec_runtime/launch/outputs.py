@@ -82,7 +82,7 @@ class Outputs:
         self.given = tuple(param.name for param in info.given)
         self.inputs = {param.name: param.default for param in info.inputs}
         tensors = [param.name for param in info.given if param.kind is ParamKind.TENSOR]
-        self._places = {name: place for place, name in enumerate(self.inputs)}
+        self._places = {name: index for index, name in enumerate(self.inputs)}
         self._tensors = {name: self._places[name] for name in tensors}
         self.template = self._tensors[tensors[0]]
         self._fixed = {name: values[0] for name, values in info.axes if len(values) == 1}
@@ -150,7 +150,7 @@ class Outputs:
     def values(self, outputs: Values, inputs: Values) -> Values:
         """Return the values of all parameters in order."""
         both = outputs + inputs
-        return both if self._in_order else tuple([both[place] for place in self._order])
+        return both if self._in_order else tuple([both[index] for index in self._order])
 
     def _shape_of(self, name: str, extents: Sequence[Expr]) -> Callable[[Values], Any]:
         """Return a function that computes an output's shape from the inputs of a call.
@@ -172,7 +172,7 @@ class Outputs:
         cached = functools.lru_cache(maxsize=1024, typed=True)(compute)
 
         def shape(inputs: Values) -> Values:
-            values = [inputs[place].shape for place in shaped] + [inputs[place] for place in plain]
+            values = [inputs[index].shape for index in shaped] + [inputs[index] for index in plain]
             try:
                 return cached(*values)
             except TypeError:  # symbols of a tracer have no hash
@@ -219,15 +219,15 @@ class Outputs:
         return library.dtype(name)
 
     def _require_arrays(self, inputs: Values) -> None:
-        for name, place in self._tensors.items():
-            if not hasattr(inputs[place], "shape") or not hasattr(inputs[place], "dtype"):
+        for name, index in self._tensors.items():
+            if not hasattr(inputs[index], "shape") or not hasattr(inputs[index], "dtype"):
                 raise self._refused(
-                    f"{name} is {type(inputs[place]).__name__}, and no array: the outputs "
+                    f"{name} is {type(inputs[index]).__name__}, and no array: the outputs "
                     f"{', '.join(self.names)}, which the call leaves out, cannot be allocated"
                 )
 
-    def _refused(self, what: str) -> ArgumentError:
-        return ArgumentError(f"{self._name}: {what}", kernel=self._name)
+    def _refused(self, message: str) -> ArgumentError:
+        return ArgumentError(f"{self._name}: {message}", kernel=self._name)
 
 
 @functools.lru_cache(maxsize=MOST_TYPES)
@@ -240,8 +240,8 @@ def library_of(cls: type) -> Library | None:
     return None
 
 
-def _shape_at(place: int, inputs: Values) -> Any:
-    return inputs[place].shape
+def _shape_at(index: int, inputs: Values) -> Any:
+    return inputs[index].shape
 
 
 def _torch() -> Library:

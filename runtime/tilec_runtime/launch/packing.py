@@ -75,13 +75,13 @@ class Packing:
         """
         contract, layout, self.outputs = call.contract, Layout(), SHAPE_OUTPUTS
         placed: dict[tuple[str, str], int] = {}
-        for number, place in enumerate(contract.tensors):
-            placed[f"{contract.params[place].name}.ptr", "ptr"] = layout.add(
+        for number, index in enumerate(contract.tensors):
+            placed[f"{contract.params[index].name}.ptr", "ptr"] = layout.add(
                 ADDRESS, number, "Q", _POINTER, _POINTER
             )
-        for place, kind, size, align in _scalars(call, abi):
-            placed[contract.params[place].name, kind] = layout.add(
-                SCALAR, place, packed_format(kind, size), size, align
+        for index, kind, size, align in _scalars(call, abi):
+            placed[contract.params[index].name, kind] = layout.add(
+                SCALAR, index, packed_format(kind, size), size, align
             )
         offsets, maps = [], []
         for slot in abi:
@@ -137,8 +137,8 @@ class Packing:
         block, sources = ArgumentBlock(self.template, self.offsets), (addresses, outputs, values)
         for kind, source, offset, size, format_ in self.patches:
             block.values[offset : offset + size] = encoded(format_, sources[kind][source])
-        for place, encode, at in self.maps:
-            block.values[at : at + MAP_SIZE] = encode(addresses[place])
+        for index, encode, at in self.maps:
+            block.values[at : at + MAP_SIZE] = encode(addresses[index])
         return block
 
 
@@ -149,8 +149,8 @@ def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, i
     has it: packing checks its range.
     """
     contract = call.contract
-    for place in contract.others:
-        param = contract.params[place]
+    for index in contract.others:
+        param = contract.params[index]
         own = {ParamKind.SCALAR: contract.dtype_of(param, call.axes), ParamKind.PTR: "ptr"}.get(
             param.kind, "struct"
         )
@@ -160,7 +160,7 @@ def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, i
         size = param.size if own == "struct" else struct.calcsize(f"={format_of(own)}")
         forms.setdefault(own, (size, 1))
         for kind, (size, align) in forms.items():
-            yield place, kind, size, align
+            yield index, kind, size, align
 
 
 class Layout:
@@ -198,5 +198,5 @@ def _constant(call: Call, slot: AbiSlot, value: Any) -> bytes:
         return encoded(packed_format(slot.type), concrete(value))
     except (struct.error, OverflowError, TypeError) as error:
         name = call.contract.name
-        what = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"
-        raise LayoutError(what, fix=WIDER, kernel=name) from error
+        message = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"
+        raise LayoutError(message, fix=WIDER, kernel=name) from error

@@ -76,7 +76,7 @@ class LaunchPlan:
             else Ready(
                 plan=self,
                 outputs=outputs,
-                addresses=tuple([slots[place] for place in self._addresses]),
+                addresses=tuple([slots[index] for index in self._addresses]),
             )
         )
 

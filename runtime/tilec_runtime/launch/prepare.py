@@ -151,7 +151,7 @@ class Explanation:
         """Return the explanation as text, one line per decision."""
         point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
         lines = [f"{self.kernel} on {self.device}: {point}"]
-        origins = [f"{name} is {who}" for name, who in self.origins]
+        origins = [f"{name} is {origin}" for name, origin in self.origins]
         lines += [f"  {'; '.join(origins)}"] if origins else []
         lines += [f"  {reason}" for reason in self.reasons]
         lines += [
@@ -266,7 +266,7 @@ def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFuncti
     def bind(shape: LaunchShape, stream: int) -> LaunchCall:
         return driver.bind_launch(ordinal, function.handle, shape, stream, parts)
 
-    scratch = [(place, slot.scratch) for place, slot in enumerate(variant.abi) if slot.scratch]
+    scratch = [(index, slot.scratch) for index, slot in enumerate(variant.abi) if slot.scratch]
     if not scratch:
         return bind
     from tilec_runtime.launch.scratch import with_scratch  # few kernels need any
@@ -282,12 +282,12 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     contract = call.contract
     slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
-    named = (contract.params[place].name for place in contract.tensors)
+    named = (contract.params[index].name for index in contract.tensors)
     tensors = {name: call.tensors.get(name) for name in named if call.driver.holds_arguments}
     return LaunchParts(
         kernel=variant.id,
         sizes=tuple(slot.size for slot in variant.abi),
-        addresses=tuple((place, name) for place, name in enumerate(slots) if name in plain),
+        addresses=tuple((index, name) for index, name in enumerate(slots) if name in plain),
         tensors=tuple(
             TensorPart.absent(name) if tensor is None else TensorPart.of(name, tensor.pinned)
             for name, tensor in tensors.items()
@@ -316,7 +316,7 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     check_tiles(call, parted)
     wishes = [
         *grid,
-        *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted),
+        *(value.grid_wish(contract.params[index].name, contract.name) for index, value in parted),
     ]
     settled = settle_grid(contract.name, shape.grid, wishes)
     check_grid(

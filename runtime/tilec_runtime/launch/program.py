@@ -127,9 +127,9 @@ class Trace:
         pins = ((*code, (CONST, value), (EQ, 0), (CHECK, 0)) for code, value in self._pins.items())
         return (*(step for pin in pins for step in pin), *self._steps)
 
-    def slot(self, place: int, value: int) -> int:
+    def slot(self, index: int, value: int) -> int:
         """Return the traced number of a slot, typed as the int that it represents."""
-        number: int = _traced(self, ((SLOT, place),), value)
+        number: int = _traced(self, ((SLOT, index),), value)
         return number
 
     def guard(self, number: TracedInt) -> None:
@@ -154,15 +154,15 @@ class Trace:
             bool(number == number.value)
         return number.value
 
-    def output(self, place: int, number: int | TracedInt, bits: int = 0) -> int:
+    def output(self, index: int, number: int | TracedInt, bits: int = 0) -> int:
         """Assign a number to an output; return the traced number that reads it back.
 
         The number has to fit `bits` bits (negative: unsigned; 0: any).
         """
         code = _code(number)
-        if code != ((GET, place),):
-            self._steps += (*code, (FITS, bits), (OUT, place)) if bits else (*code, (OUT, place))
-        read: int = _traced(self, ((GET, place),), concrete(number))
+        if code != ((GET, index),):
+            self._steps += (*code, (FITS, bits), (OUT, index)) if bits else (*code, (OUT, index))
+        read: int = _traced(self, ((GET, index),), concrete(number))
         return read
 
 

@@ -40,14 +40,14 @@ def with_scratch(
 
         def launch(parameters: int, extra: Any) -> Any:
             if driver.capturing(ordinal, stream):
-                what = f"{kernel}: needs scratch memory, which each launch allocates, and its stream is captured"
+                message = f"{kernel}: needs scratch memory, which each launch allocates, and its stream is captured"
                 fix = "launch it outside of the graph, or pass descriptors that are made on the host: descriptor(x, …) in args"
-                raise LaunchError(what, fix=fix, kernel=kernel)
+                raise LaunchError(message, fix=fix, kernel=kernel)
             taken: list[int] = []
             try:
-                for place, size in sizes:
+                for index, size in sizes:
                     taken.append(driver.allocate(ordinal, size * blocks, stream))
-                    slot = ctypes.c_void_p.from_address(parameters + place * _ADDRESS).value or 0
+                    slot = ctypes.c_void_p.from_address(parameters + index * _ADDRESS).value or 0
                     ctypes.c_uint64.from_address(slot).value = taken[-1]
                 return call(parameters, extra)
             finally:

@@ -87,9 +87,11 @@ def settle_axes(
         elif len(built) == 1:
             axes[name] = built[0]
         else:
-            what = f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
+            message = (
+                f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
+            )
             raise VariantError(
-                what, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name
+                message, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name
             )
         if origins is not None:
             origins[name] = "the default"
@@ -112,8 +114,8 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
     """
     safety = call.contract.info.safety
     for region in safety.regions if safety is not None else ():
-        place = call.contract.index[region.param]
-        value, param = call.values[place], call.contract.params[place]
+        index = call.contract.index[region.param]
+        value, param = call.values[index], call.contract.params[index]
         tile = getattr(value, "tile", ())
         if not hasattr(type(value), "grid_wish") or len(tile) != len(region.tile):
             continue
@@ -125,14 +127,17 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
             if len(built) < 2 or name in pinned:
                 continue
             if extent not in built:
-                what = f"is cut into tiles of {tuple(tile)}, and no variant with {name} = {extent} was built"
+                message = f"is cut into tiles of {tuple(tile)}, and no variant with {name} = {extent} was built"
                 raise call.refuse(
-                    LayoutError, param, what, f"partition by {name} = {call.contract.built(name)}"
+                    LayoutError,
+                    param,
+                    message,
+                    f"partition by {name} = {call.contract.built(name)}",
                 )
             if call.axes.get(name, extent) != extent:
-                what = f"is cut into tiles of {tuple(tile)}, which makes {name} {extent}, and {origins[name]} make it {call.axes[name]}"
+                message = f"is cut into tiles of {tuple(tile)}, which makes {name} {extent}, and {origins[name]} make it {call.axes[name]}"
                 raise call.refuse(
-                    LayoutError, param, what, "cut both into the tiles of one variant"
+                    LayoutError, param, message, "cut both into the tiles of one variant"
                 )
             call.axes[name] = extent
             origins[name] = f"the tiles of {region.param}"
@@ -151,9 +156,9 @@ def _take_lists(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
         arrays = call.contract.params[row.first : row.first + row.most]
         length = sum(param.name not in absent for param in arrays)
         if pinned.get(row.axis, length) != length:
-            what = f"{call.contract.name}: {row.axis} is {pinned[row.axis]!r} for this launch, and {row.name!r} has {length} arrays"
+            message = f"{call.contract.name}: {row.axis} is {pinned[row.axis]!r} for this launch, and {row.name!r} has {length} arrays"
             raise VariantError(
-                what,
+                message,
                 fix=f"leave {row.axis} out: the length of {row.name} says it",
                 kernel=call.contract.name,
             )
@@ -183,7 +188,7 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
             considered.append(Considered(variant=variant, taken=True, reason=reason))
             return tuple(considered)
         why = why or next(
-            what.format(*values) for holds, what, values in demands if not concrete(holds)
+            template.format(*values) for holds, template, values in demands if not concrete(holds)
         )
         considered.append(Considered(variant=variant, taken=False, reason=why))
     lines = [f"{contract.name}: the arguments satisfy the assumptions of no variant"]
@@ -246,8 +251,8 @@ def require_options(
     wanted = dict(hints)
     limit = wanted.pop("max_divisibility", None)
     if limit is not None and not (type(limit) is int and limit > 0):
-        what = f"{name}: max_divisibility is {limit!r}, and must be a positive integer"
-        raise VariantError(what, fix="pass the largest divisor, such as 16", kernel=name)
+        message = f"{name}: max_divisibility is {limit!r}, and must be a positive integer"
+        raise VariantError(message, fix="pass the largest divisor, such as 16", kernel=name)
     built = [
         (variant, _hints_of(variant, facts))
         for variant in contract.info.variants
@@ -265,9 +270,9 @@ def require_options(
         images = [image for _, images in built for image in images]
         raise _no_options(contract, axes, hints, images, facts)
     assumed = ", ".join(map(str, sorted({variant.divisibility for variant in fitting})))
-    what = f"{name}: no variant was built for max_divisibility={limit!r}; divisors that variants assume: {assumed}"
+    message = f"{name}: no variant was built for max_divisibility={limit!r}; divisors that variants assume: {assumed}"
     fix = f"add the empty set {{}} to kernel.{name}.assume.sets and build again"
-    raise VariantError(what, fix=fix, kernel=name)
+    raise VariantError(message, fix=fix, kernel=name)
 
 
 def _no_options(
@@ -299,8 +304,8 @@ def _no_options(
         option = unknown or next(iter(hints))
         fix += f", or{where} add the option to the matrix of kernel.{name} ({option} = [...]) and build again"
     wanted = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
-    what = f"{name}: no variant{at} was built with the options {wanted}{on}{near}; options that were built: {options}"
-    return VariantError(what, fix=fix, kernel=name)
+    message = f"{name}: no variant{at} was built with the options {wanted}{on}{near}; options that were built: {options}"
+    return VariantError(message, fix=fix, kernel=name)
 
 
 def _listed(values: Mapping[str, object]) -> str:
@@ -374,18 +379,18 @@ def _demands(call: Call, variant: VariantInfo) -> Iterator[tuple[int, str, tuple
         tensor = call.tensors[fact.param]
         for dim, (wanted, extent) in enumerate(zip(fact.extent, tensor.shape, strict=False)):
             if wanted is not None:
-                what = "{}.shape[{}] is {}, not {}"
-                yield extent == wanted, what, (fact.param, dim, extent, wanted)
+                message = "{}.shape[{}] is {}, not {}"
+                yield extent == wanted, message, (fact.param, dim, extent, wanted)
         for noun, divisors, numbers in (
             ("shape", fact.shape, tensor.shape),
             ("stride", fact.stride, tensor.stride),
         ):
             for dim, (divisor, value) in enumerate(zip(divisors, numbers, strict=False)):
-                what = "{}.{}[{}] is {}, not divisible by {}"
-                yield value % divisor == 0, what, (fact.param, noun, dim, value, divisor)
+                message = "{}.{}[{}] is {}, not divisible by {}"
+                yield value % divisor == 0, message, (fact.param, noun, dim, value, divisor)
         if fact.contiguous:
             dense = contiguous_stride(tuple(map(concrete, tensor.shape)))
-            what = "{} has strides {}, not those of a contiguous tensor, {}"
-            yield tensor.contiguous, what, (fact.param, tensor.stride, dense)
-        what = "{} has address {:#x}, not divisible by {}"
-        yield tensor.ptr % fact.align == 0, what, (fact.param, tensor.ptr, fact.align)
+            message = "{} has strides {}, not those of a contiguous tensor, {}"
+            yield tensor.contiguous, message, (fact.param, tensor.stride, dense)
+        message = "{} has address {:#x}, not divisible by {}"
+        yield tensor.ptr % fact.align == 0, message, (fact.param, tensor.ptr, fact.align)

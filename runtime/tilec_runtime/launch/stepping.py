@@ -44,8 +44,8 @@ def step_launch(
     if not isinstance(call, QueuedCall):
         raise CallError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
     arguments = plan.fill(ready, values)
-    for place in contract.tensors:  # the steps run at once: wait for uses of tilec's own tensors
-        if is_leased(values[place]):
-            values[place].storage.sync(write=contract.params[place].out)
+    for index in contract.tensors:  # the steps run at once: wait for uses of tilec's own tensors
+        if is_leased(values[index]):
+            values[index].storage.sync(write=contract.params[index].out)
     run = call.launching.run(arguments.address, (ready.addresses, values))
     return step(run.program, run.arguments, run.grid, run.memory, block, run.options)

@@ -68,18 +68,18 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
             one region, or is not mapped though the blocks share regions.
     """
     regions = {region.param: region for region in _regions(call)}
-    for place, value in parted:
-        param = call.contract.params[place]
+    for index, value in parted:
+        param = call.contract.params[index]
         region = regions.get(param.name)
         if region is None:
             continue
         tile = tuple(int(call.evaluate(parse(extent))) for extent in region.tile)
         if tuple(value.tile) != tile:
-            what = f"is cut into tiles of {tuple(value.tile)}, and the kernel's blocks write tiles of {tile}"
+            message = f"is cut into tiles of {tuple(value.tile)}, and the kernel's blocks write tiles of {tile}"
             raise call.refuse(
                 LayoutError,
                 param,
-                what,
+                message,
                 f"partition({', '.join(map(str, tile))}), or choose the variant of that tile",
             )
         if value.mapped and not region.mapped:
@@ -117,9 +117,9 @@ def check_counts(call: Call, grid: Dim3) -> None:
         ]
         blocks = math.prod(grid)
         if math.prod(tiles) + blocks > MOST_TILES:
-            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {MOST_TILES} together"
+            message = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {MOST_TILES} together"
             raise refused(
-                call.contract.name, what, "choose larger tiles, or launch on parts of the output"
+                call.contract.name, message, "choose larger tiles, or launch on parts of the output"
             )
 
 
@@ -138,8 +138,8 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
         LaunchLimitError: a partition is mapped to fewer blocks.
     """
     shared = {region.param for region in _regions(call)}
-    for place, value in parted:
-        name = call.contract.params[place].name
+    for index, value in parted:
+        name = call.contract.params[index].name
         if not value.mapped or name in shared:
             continue
         kernel = call.contract.name
@@ -172,11 +172,11 @@ def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
     if any(not region.mapped for region in regions):
         if fewer:
             return
-        what = f"the grid {grid} is not that of the tiles of {regions[0].param}, {own}: each block owns one of them"
-        raise refused(call.contract.name, what, "leave the grid out")
+        message = f"the grid {grid} is not that of the tiles of {regions[0].param}, {own}: each block owns one of them"
+        raise refused(call.contract.name, message, "leave the grid out")
     if grid[1:] != (1, 1):
-        what = f"the grid {grid} has more than one dimension, and blocks that share the tiles of {regions[0].param} are numbered along one"
-        raise refused(call.contract.name, what, "give a number of blocks")
+        message = f"the grid {grid} has more than one dimension, and blocks that share the tiles of {regions[0].param} are numbered along one"
+        raise refused(call.contract.name, message, "give a number of blocks")
 
 
 def _regions(call: Call) -> tuple[Region, ...]:

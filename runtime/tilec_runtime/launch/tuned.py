@@ -30,7 +30,7 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
     reasons: list[str] = []
     first: LaunchError | None = None
     settled = dict(call.axes)
-    for point, who, why in _points(call, device, reasons):
+    for point, origin, why in _points(call, device, reasons):
         call.axes = dict(point)
         reasons.append(why)
         try:
@@ -40,7 +40,7 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
             first = first or error
             reasons.append(f"passed over: {error.what.splitlines()[0]}")
             continue
-        sources = {axis: origins[axis] if axis in settled else who for axis in call.axes}
+        sources = {axis: origins[axis] if axis in settled else origin for axis in call.axes}
         return Settled(considered=considered, origins=sources, reasons=tuple(reasons))
     call.axes = settled
     raise first or no_variant(contract, settled)
@@ -59,10 +59,10 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
         else:
             seen.append(_ordered(contract, dict(entry.entry.point)))
             yield seen[0], "the tuning table's", entry.reason
-    for point, who, why in _by_rule(call, settled, reasons):
+    for point, origin, why in _by_rule(call, settled, reasons):
         if point not in seen:
             seen.append(point)
-            yield point, who, why
+            yield point, origin, why
     default = dict(settled)
     try:
         settle_axes(contract, default)

@@ -120,9 +120,9 @@ def parse(text: str, *, names: Collection[str] | None = None) -> Expr:
     Raises:
         ExpressionError: the text is not an expression of the language; `column` counts from 1.
     """
-    found = _parse(text)
-    if names is None or found.names <= frozenset(names):
-        return found
+    parsed = _parse(text)
+    if names is None or parsed.names <= frozenset(names):
+        return parsed
     return _build(parse_tree(text), text, text, names)  # raises the error of the unknown name
 
 
@@ -163,8 +163,8 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
     if isinstance(node, ast.Call) and called == DESCRIPTOR:
         return DESCRIPTOR, _described(node, text, names)
     _build(node, text, text, names)  # errors of the expression go before the missing cast
-    what = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
-    raise ExpressionError(what, text=text, column=column_of(node, text))
+    message = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
+    raise ExpressionError(message, text=text, column=column_of(node, text))
 
 
 def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
@@ -178,16 +178,16 @@ def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
 def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr:
     """Build the address of a tensor passed as a descriptor, with all names of the descriptor."""
     if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
-        what = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
-        raise ExpressionError(what, text=text, column=column_of(node, text))
+        message = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
+        raise ExpressionError(message, text=text, column=column_of(node, text))
     tensor = node.args[0].id
     inner = [_build(arg, text, ast.unparse(arg), names) for arg in node.args[1:]]
     _build(node.args[0], text, tensor, names)
-    found = parse(f"{tensor}.ptr")
-    whole = found.names.union(*(part.names for part in inner))
-    uses = found.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
+    address = parse(f"{tensor}.ptr")
+    whole = address.names.union(*(part.names for part in inner))
+    uses = address.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
     extents = frozenset[tuple[str, str, int]]().union(*(part.extents for part in inner))
-    return Expr(found.text, whole, uses, extents, found.kind, found.run)
+    return Expr(address.text, whole, uses, extents, address.kind, address.run)
 
 
 def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:

@@ -36,8 +36,8 @@ class Symbol:
 class FaultError(Exception):
     """An invalid value; `Expr.evaluate` turns it into an ExpressionError."""
 
-    def __init__(self, what: str, column: int) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, column: int) -> None:
+        super().__init__(message)
         self.column = column
 
 
@@ -72,8 +72,8 @@ class Builder:
         self.extents: set[tuple[str, str, int]] = set()
         self.nodes = 0
 
-    def error(self, node: ast.expr, what: str) -> ExpressionError:
-        return ExpressionError(what, text=self.text, column=column_of(node, self.text))
+    def error(self, node: ast.expr, message: str) -> ExpressionError:
+        return ExpressionError(message, text=self.text, column=column_of(node, self.text))
 
     def build(self, node: ast.expr, depth: int) -> Part:
         self.nodes += 1
@@ -192,12 +192,12 @@ class Builder:
         def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             try:
-                found = getattr(value, attribute)
+                result = getattr(value, attribute)
             except AttributeError:
                 raise FaultError(
                     f"{name!r} is no tensor: it has no {attribute!r}", column
                 ) from None
-            return tuple(found) if kind == "tuple" else str(found) if kind == "text" else found
+            return tuple(result) if kind == "tuple" else str(result) if kind == "text" else result
 
         return kind, run
 
@@ -400,12 +400,12 @@ class Builder:
 
         def run(env: Env) -> Any:
             value = _lookup(env, name, column)
-            found = getattr(value, "nbytes", None)
-            if found is None and hasattr(value, "itemsize") and hasattr(value, "size"):
-                found = value.size * value.itemsize
-            if found is None:
+            size = getattr(value, "nbytes", None)
+            if size is None and hasattr(value, "itemsize") and hasattr(value, "size"):
+                size = value.size * value.itemsize
+            if size is None:
                 raise FaultError(f"{name!r} is no tensor: it has no size in bytes", column)
-            return found
+            return size
 
         return "number", run
 

@@ -137,11 +137,11 @@ class KernelInfo:
         The parameter of a list has the properties of the list's first array.
         """
         starts = {row.first: row for row in self.lists}
-        inside = {row.first + place for row in self.lists for place in range(1, row.most)}
+        inside = {row.first + index for row in self.lists for index in range(1, row.most)}
         return tuple(
-            replace(param, name=starts[place].name) if place in starts else param
-            for place, param in enumerate(self.params)
-            if place not in inside
+            replace(param, name=starts[index].name) if index in starts else param
+            for index, param in enumerate(self.params)
+            if index not in inside
         )
 
     @property

@@ -154,7 +154,7 @@ class Assumption:
         """
         if not self.contiguous:
             return tuple(known)
-        found: list[int | None] = []
+        result: list[int | None] = []
         extents = self.extents(len(known))
         for dim, stride in enumerate(known):
             behind = extents[dim + 1 :]
@@ -163,5 +163,5 @@ class Assumption:
                 if None in behind
                 else math.prod(max(extent, 1) for extent in behind if extent is not None)
             )
-            found.append(product if stride is None else stride)
-        return tuple(found)
+            result.append(product if stride is None else stride)
+        return tuple(result)

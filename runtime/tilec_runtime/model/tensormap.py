@@ -36,10 +36,10 @@ class TensorMap:
     @classmethod
     def parse(cls, text: str) -> TensorMap | None:
         """Parse the type of an argument, or return None if it is not a valid tensor map."""
-        found = re.fullmatch(_FORM, text)
-        if found is None:
+        match = re.fullmatch(_FORM, text)
+        if match is None:
             return None
-        box = tuple(map(int, found[3].split("x")))
-        if int(found[1]) > 15 or not all(1 <= extent <= MOST_BOX for extent in box):
+        box = tuple(map(int, match[3].split("x")))
+        if int(match[1]) > 15 or not all(1 <= extent <= MOST_BOX for extent in box):
             return None
-        return cls(element=int(found[1]), swizzle=int(found[2]), box=box)
+        return cls(element=int(match[1]), swizzle=int(match[2]), box=box)

@@ -217,9 +217,9 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
 
     def _used(self) -> UsedOpError:
         """Return the error of a second use, which `_take` raises."""
-        place = getattr(self, "_gone_at", None)
+        location = getattr(self, "_gone_at", None)
         return UsedOpError(
-            f"<DeviceOp {self.label}> was used before: {self._gone}{f' at {place}' if place else ''}",
+            f"<DeviceOp {self.label}> was used before: {self._gone}{f' at {location}' if location else ''}",
             cause="an op is single use: it moves into what is made of it, and runs once",
             fix=hinted("make a new one, or let all users share it: op.shared()"),
         )

@@ -190,8 +190,8 @@ class ExecutionContext:
         self._require_running("memcpy_dtoh_async")
         flags = getattr(host, "flags", None)
         if not (flags is not None and flags.c_contiguous and flags.writeable):
-            what = f"memcpy_dtoh_async cannot write into a {type(host).__qualname__} that is no array, read only, or not C-contiguous"
-            raise TensorError(what, fix="pass a NumPy array of its own: np.empty(shape, dtype)")
+            message = f"memcpy_dtoh_async cannot write into a {type(host).__qualname__} that is no array, read only, or not C-contiguous"
+            raise TensorError(message, fix="pass a NumPy array of its own: np.empty(shape, dtype)")
         self._copy("memcpy_dtoh_async", address, host, CopyKind.TO_HOST)
 
     def memcpy_dtod_async(self, target: int, source: int, nbytes: int) -> None:
@@ -205,8 +205,10 @@ class ExecutionContext:
         size = byte_count("memcpy_dtod_async: nbytes", nbytes)
         self.driver.copy_async(self.device, target, source, size, self.stream, CopyKind.ON_DEVICE)
 
-    def _copy(self, what: str, address: int, array: np.ndarray[Any, Any], kind: CopyKind) -> None:
-        number = whole(f"{what}: the address", bare(address))
+    def _copy(
+        self, activity: str, address: int, array: np.ndarray[Any, Any], kind: CopyKind
+    ) -> None:
+        number = whole(f"{activity}: the address", bare(address))
         if array.nbytes:
             self.keep(array)
             ends = (number, array.ctypes.data)
@@ -223,10 +225,10 @@ class ExecutionContext:
             )
         storage.use(self.line, write=write)
 
-    def _require_running(self, what: str) -> None:
+    def _require_running(self, activity: str) -> None:
         if self._over:
             raise SchedulingError(
-                f"ctx.{what} was called on the context of an execution that is over",
+                f"ctx.{activity} was called on the context of an execution that is over",
                 cause="nothing would wait for it any more, nor keep what it uses",
                 fix="call it inside of _execute or of with_context's function, and keep no context",
             )

@@ -17,7 +17,7 @@ from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, has_wide_gaps, pinned_bytes
 from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, facts_of
-from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.lease import holder_here
 from tilec_runtime.tensors.storage import Storage
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class ToHost(HoldingOp["Array"]):
                 copied.
             OwnershipError: the tensor cannot be read.
         """
-        who = holder("to_host")
-        tensor.require(who)
+        holder = holder_here("to_host")
+        tensor.require(holder)
         self._out = None if out is None else host.checked_out(out, tensor.dtype, tensor.shape)
         if self._out is not None:
             if DTYPES[tensor.dtype].packed:
@@ -58,7 +58,7 @@ class ToHost(HoldingOp["Array"]):
                 )
         elif DTYPES[tensor.dtype].packed:
             boxes((layout := byte_layout(tensor.facts)).dense, layout)  # report too many calls now
-        self._hold(who, (tensor,))
+        self._hold(holder, (tensor,))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         super()._require_here(ctx)
@@ -112,13 +112,13 @@ class Dup(HoldingOp[T]):
             TensorError: the copy would take too many calls of the driver.
             OwnershipError: the tensor cannot be read.
         """
-        who = holder("dup")
-        tensor.require(who)
+        holder = holder_here("dup")
+        tensor.require(holder)
         layout = byte_layout(tensor.facts)
         self._boxes = boxes(layout.dense, layout)
         self._nbytes = tensor.nbytes
         self._make = make
-        self._hold(who, (tensor,))
+        self._hold(holder, (tensor,))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         super()._require_here(ctx)

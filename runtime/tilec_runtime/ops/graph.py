@@ -20,7 +20,7 @@ from tilec_runtime.ops.context import ExecutionContext, require_op
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.sites import hinted, site
-from tilec_runtime.tensors.lease import Claim, holder
+from tilec_runtime.tensors.lease import Claim, holder_here
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.values import Uncopied
 
@@ -100,9 +100,9 @@ class Replays(Uncopied, Generic[T]):
         """
         with self._lock:
             if self._taken:
-                what = f"the output of {self!r} was taken before{self._taken}"
+                message = f"the output of {self!r} was taken before{self._taken}"
                 raise GraphError(
-                    what,
+                    message,
                     cause="it has one owner: whoever takes it first",
                     fix=hinted("keep it there, and share() it with others"),
                 )
@@ -142,9 +142,9 @@ class Replays(Uncopied, Generic[T]):
     def _open(self, verb: str) -> _State:
         state = self._state
         if state is None:
-            what = f"{self!r} cannot be {verb}"
+            message = f"{self!r} cannot be {verb}"
             raise GraphError(
-                what,
+                message,
                 cause="close() was called, or its `with` block has ended",
                 fix="capture a new one",
             )
@@ -179,9 +179,9 @@ class Replays(Uncopied, Generic[T]):
         """
         state = self._open("replayed")
         if driver is not state.driver or ordinal != state.ordinal:
-            what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
+            message = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
             raise GraphError(
-                what,
+                message,
                 cause="kernels and memory of a graph are one device's",
                 fix="pass a stream of that device",
             )
@@ -190,10 +190,10 @@ class Replays(Uncopied, Generic[T]):
         return state
 
     def _refuse_captured(self) -> NoReturn:
-        what = f"{self!r} cannot be replayed on a stream that is captured"
+        message = f"{self!r} cannot be replayed on a stream that is captured"
         fix = "replay both graphs one after the other, or capture the work of both in one"
         raise GraphCaptureError(
-            what, cause="a graph inside of a graph would not know what it owns", fix=fix
+            message, cause="a graph inside of a graph would not know what it owns", fix=fix
         ) from None
 
 
@@ -263,7 +263,7 @@ class _State:
         ready = not self._marks
         for lease, uses, write in self._uses:
             if lease.taken:
-                lease.require_free_for(Claim(holder(f"the replay of {graph!r}"), write))
+                lease.require_free_for(Claim(holder_here(f"the replay of {graph!r}"), write))
             ready = ready and uses.lasts(line, write=write)
         return ready
 
@@ -372,9 +372,9 @@ class Scope(Uncopied, Generic[G]):
             raise self._given_up()
 
     def _given_up(self) -> GraphCaptureError:
-        what = f"the capture was given up: {self._failed}"
+        message = f"the capture was given up: {self._failed}"
         return GraphCaptureError(
-            what,
+            message,
             cause="a record of this scope failed",
             fix="leave that op out, and capture again in a new scope",
         )

@@ -249,9 +249,9 @@ def _no_memory(nbytes: int) -> GraphCaptureError:
 
 
 def _outside() -> GraphCaptureError:
-    what = "the result of a shared op is needed outside of the graph that it was captured in"
+    message = "the result of a shared op is needed outside of the graph that it was captured in"
     return GraphCaptureError(
-        what,
+        message,
         cause="the op was captured: it runs in replays of that graph, and has no result of its own",
         fix="run the shared op before the capture (sync), or capture all its users in one graph",
     )

@@ -28,29 +28,29 @@ class MovingClaims(NamedTuple):
     """The claims of an op into which tensors move.
 
     Attributes:
-        who: the op, for messages.
+        holder: the op, for messages.
         reads: the claim on a shared tensor.
         moves: the claim on an owned tensor.
     """
 
-    who: Holder
+    holder: Holder
     reads: Claim
     moves: Claim
 
     @classmethod
-    def of(cls, who: Holder) -> MovingClaims:
+    def of(cls, holder: Holder) -> MovingClaims:
         """Return the claims of an op."""
-        return cls(who, Claim(who, writes=False), Claim(who, writes=True, moved=True))
+        return cls(holder, Claim(holder, writes=False), Claim(holder, writes=True, moved=True))
 
 
 class HoldingOp(DeviceOp[T_co]):
     """An op that holds its arguments, and works on them in `_work`."""
 
-    # `_who`: the op, for messages. `_number`: the number of the claims that the core took in one
+    # `_holder`: the op, for messages. `_number`: the number of the claims that the core took in one
     # call; -1 if each tensor has its own number in `_claims`. `_others`: places of ops, arrays of
     # other libraries and NumPy scalars.
-    __slots__ = ("_claims", "_number", "_others", "_values", "_who")
-    _who: Holder
+    __slots__ = ("_claims", "_holder", "_number", "_others", "_values")
+    _holder: Holder
     _values: tuple[Any, ...]
     _number: int
     _claims: Any  # list[tuple[int, Described]]; empty if the core took the claims
@@ -58,7 +58,7 @@ class HoldingOp(DeviceOp[T_co]):
 
     def _hold(
         self,
-        who: Holder,
+        holder: Holder,
         values: tuple[Any, ...],
         written: Collection[int] = (),
         *,
@@ -67,7 +67,7 @@ class HoldingOp(DeviceOp[T_co]):
         """Hold all arguments, or none if one is refused.
 
         Args:
-            who: the op, for messages.
+            holder: the op, for messages.
             values: the arguments.
             written: places of arguments that the op writes.
             moved: whether owned tensors move in, so that no other code can use any part of them.
@@ -76,15 +76,15 @@ class HoldingOp(DeviceOp[T_co]):
             OwnershipError: a tensor was moved before, is used elsewhere, or occurs twice.
             UsedOpError: an op was used before.
         """
-        self._who, self._number = who, -1
+        self._holder, self._number = holder, -1
         self._values, self._claims, self._others = (), [], []
         try:
             with LOCK:
-                for place, value in enumerate(values):
-                    self._hold_more(who, value, write=place in written, moved=moved)
+                for index, value in enumerate(values):
+                    self._hold_more(holder, value, write=index in written, moved=moved)
             if self._others:
                 ops = [value for value in values if isinstance(value, DeviceOp)]
-                take_all(ops, f"moved into {who.what}")
+                take_all(ops, f"moved into {holder.name}")
         except BaseException:
             for number, tensor in self._claims:  # not `give_back`, which would end borrows
                 tensor.lease.give_back(number)
@@ -106,17 +106,17 @@ class HoldingOp(DeviceOp[T_co]):
         number = next(NUMBERS)
         if CORE is None or not CORE.claim(values, written, number, claims.reads, claims.moves):
             # A new holder object: a conflict with it means that a tensor occurs twice in this op.
-            self._hold(Holder(*claims.who), values, written, moved=True)
+            self._hold(Holder(*claims.holder), values, written, moved=True)
             return
-        self._who, self._values, self._number = claims.who, values, number
+        self._holder, self._values, self._number = claims.holder, values, number
         self._claims = self._others = ()
 
-    def _hold_more(self, who: Holder, value: Any, *, write: bool, moved: bool) -> None:
+    def _hold_more(self, holder: Holder, value: Any, *, write: bool, moved: bool) -> None:
         """Hold one more argument; see `_hold`."""
         if isinstance(value, Described):
             number = next(NUMBERS)
             with LOCK:
-                (value.hold if moved else value.lend)(number, who, write=write)
+                (value.hold if moved else value.lend)(number, holder, write=write)
             self._claims.append((number, value))
         elif type(value) not in _PLAIN:
             self._others.append(len(self._values))
@@ -125,7 +125,7 @@ class HoldingOp(DeviceOp[T_co]):
     @property
     def name(self) -> str:
         """For example `dup`, `launch of add`."""
-        return self._who.what.removeprefix("the ")
+        return self._holder.name.removeprefix("the ")
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> T_co:
         """Enqueue the work on these arguments; return the result. `_execute` calls it."""
@@ -150,16 +150,16 @@ class HoldingOp(DeviceOp[T_co]):
         if self._number >= 0 and CORE is not None and not CORE.are_usable(self._values):
             for tensor in self._tensors():
                 if not tensor.usable:  # those moved into this op count as usable
-                    tensor.require(self._who)
+                    tensor.require(self._holder)
         for _, tensor in self._claims:
             if tensor.lease.parent is not None:
-                tensor.lease.require(self._who)
+                tensor.lease.require(self._holder)
             elif not tensor.usable:
-                tensor.require(self._who)
+                tensor.require(self._holder)
         if self._others:
             values = list(self._values)
-            for place in self._others:
-                values[place] = self._given(ctx, values[place])
+            for index in self._others:
+                values[index] = self._given(ctx, values[index])
             if self._ops():
                 for number, tensor in self._claims:
                     tensor.lease.give_back(number)
@@ -184,7 +184,7 @@ class HoldingOp(DeviceOp[T_co]):
 
     def _ops(self) -> list[DeviceOp[Any]]:
         """Return the arguments that are ops and have not run."""
-        values = [self._values[place] for place in self._others]
+        values = [self._values[index] for index in self._others]
         return [value for value in values if isinstance(value, DeviceOp)]
 
     def _require_here(self, ctx: ExecutionContext) -> None:
@@ -194,7 +194,7 @@ class HoldingOp(DeviceOp[T_co]):
             storage = tensor.storage
             if (ctx.driver, ctx.device) != (storage.driver, storage.ordinal):
                 raise PlacementError(
-                    f"{self._who.what} of a tensor on {device_words(storage.ordinal)} cannot run on {device_words(ctx.device)}",
+                    f"{self._holder.name} of a tensor on {device_words(storage.ordinal)} cannot run on {device_words(ctx.device)}",
                     fix="run it under use_device, or on a stream of the tensor's device",
                 )
 
@@ -204,7 +204,7 @@ class HoldingOp(DeviceOp[T_co]):
         if self._number >= 0 and CORE is not None:
             CORE.release(values, self._number)
             return
-        ops = [values[place] for place in self._others if isinstance(values[place], DeviceOp)]
+        ops = [values[index] for index in self._others if isinstance(values[index], DeviceOp)]
         claims, self._claims, self._others = self._claims, [], []
         for number, tensor in claims:
             tensor.give_back(number)

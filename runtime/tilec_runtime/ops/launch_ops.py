@@ -34,7 +34,7 @@ from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
-from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.lease import holder_here
 from tilec_runtime.values import value_class
 
 
@@ -67,7 +67,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         require_kind("AsyncKernelLaunch", "a KernelFunction", function, KernelFunction, fix)
         self._function = function
         self._config: LaunchConfig | None = None
-        self._hold(holder(f"the launch of {function.symbol}"), ())
+        self._hold(holder_here(f"the launch of {function.symbol}"), ())
 
     def _arity(self) -> int | None:
         return len(self._values)
@@ -90,37 +90,37 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
             OwnershipError: a tensor cannot be used in this way.
             UsedOpError: the launch was used before.
         """
-        place, wanted = self._next()
+        index, wanted = self._next()
         if is_number(argument):
             if wanted == "ptr":
-                what = f"{self._at(place)} takes an address or a tensor, got {shown(argument)}"
+                message = f"{self._at(index)} takes an address or a tensor, got {shown(argument)}"
                 raise DTypeError(
-                    what,
+                    message,
                     fix="push_device_ptr takes addresses, unchecked",
                     kernel=self._function.symbol,
                 )
             named = dtype or wanted or _numpy_name(argument)
-            self._values += (self._scalar(place, argument, named, wanted),)
+            self._values += (self._scalar(index, argument, named, wanted),)
             return self
         if isinstance(argument, Op):
-            what = f"{self._at(place)} is an op, and a launch takes what is there"
+            message = f"{self._at(index)} is an op, and a launch takes what is there"
             raise ArgumentError(
-                what,
+                message,
                 fix="op.then(lambda x: launch.push_arg(x)), or a launcher of a bundle, which takes ops",
             )
         if wanted not in ("", "ptr"):
             raise DTypeError(
-                f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}"
+                f"{self._at(index)} takes a number ({wanted}), got a {type(argument).__qualname__}"
             )
         if isinstance(argument, bytes) and not wanted:
-            self._check_size(place, len(argument))
+            self._check_size(index, len(argument))
             self._values += (_Scalar("struct", argument),)
             return self
-        self._check_size(place, 8)
+        self._check_size(index, 8)
         write = isinstance(argument, Described) and not argument.readonly
-        of = argument if isinstance(argument, Described) else self._facts(place, argument)
-        self._check_place(place, of.device)
-        self._hold_more(holder(f"the {self.name}"), argument, write=write, moved=True)
+        of = argument if isinstance(argument, Described) else self._facts(index, argument)
+        self._check_place(index, of.device)
+        self._hold_more(holder_here(f"the {self.name}"), argument, write=write, moved=True)
         return self
 
     def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
@@ -132,11 +132,11 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
             ArgumentError: `address` is not an address, the parameter takes none, or the function
                 has no further parameter.
         """
-        place, wanted = self._next()
+        index, wanted = self._next()
         if wanted not in ("", "ptr"):
-            raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got an address")
-        number = whole(self._at(place), bare(address), ArgumentError)
-        self._values += (self._scalar(place, number, "ptr", "ptr"),)
+            raise DTypeError(f"{self._at(index)} takes a number ({wanted}), got an address")
+        number = whole(self._at(index), bare(address), ArgumentError)
+        self._values += (self._scalar(index, number, "ptr", "ptr"),)
         return self
 
     def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
@@ -153,9 +153,9 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
     def _require_here(self, ctx: ExecutionContext) -> None:
         name, device = self._function.symbol, self._function.device
         if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
-            what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
+            message = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
             raise LaunchError(
-                what, fix="run it under use_device, or on a stream of that device", kernel=name
+                message, fix="run it under use_device, or on a stream of that device", kernel=name
             )
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> tuple[Any, ...]:
@@ -171,17 +171,17 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
                 kernel=name,
             )
         packed: list[tuple[str | TensorPart, Any]] = []
-        for place, taken in enumerate(values):
+        for index, taken in enumerate(values):
             if isinstance(taken, _Scalar):
                 packed.append((taken.dtype, taken.number))
             else:
-                facts = self._facts(place, taken)
-                if facts.ptr % function.aligned.get(place, 1):
-                    what = f"{self._at(place)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[place]}"
+                facts = self._facts(index, taken)
+                if facts.ptr % function.aligned.get(index, 1):
+                    message = f"{self._at(index)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[index]}"
                     raise LayoutError(
-                        what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name
+                        message, fix="pass a tensor that begins there, or a copy (dup)", kernel=name
                     )
-                packed.append((TensorPart.of(f"argument {place}", facts), facts.ptr))
+                packed.append((TensorPart.of(f"argument {index}", facts), facts.ptr))
             if isinstance(taken, Described):
                 (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
         if 0 not in shape.grid:
@@ -212,16 +212,16 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         """Return the next argument's place, and its dtype if known."""
         if self._is_used:
             raise self._used()
-        place, function = len(self._values), self._function
-        if function.sizes is not None and place >= len(function.sizes):
+        index, function = len(self._values), self._function
+        if function.sizes is not None and index >= len(function.sizes):
             raise ArgumentError(
                 f"{function.symbol}: takes {len(function.sizes)} arguments, and has them all",
                 kernel=function.symbol,
             )
-        return place, function.params[place] if function.params is not None else ""
+        return index, function.params[index] if function.params is not None else ""
 
-    def _scalar(self, place: int, number: Any, dtype: str, wanted: str) -> _Scalar:
-        where, kernel = self._at(place), self._function.symbol
+    def _scalar(self, index: int, number: Any, dtype: str, wanted: str) -> _Scalar:
+        where, kernel = self._at(index), self._function.symbol
         if not dtype:
             raise ArgumentError(
                 f"{where} is {shown(number)}, whose dtype is not known",
@@ -237,40 +237,40 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         problem = refusal(number, "u64" if dtype == "ptr" else dtype)
         if problem:
             raise ArgumentError(f"{where} {problem}", kernel=kernel)
-        self._check_size(place, size_of(dtype))
+        self._check_size(index, size_of(dtype))
         return _Scalar(dtype, number)
 
-    def _check_size(self, place: int, size: int) -> None:
+    def _check_size(self, index: int, size: int) -> None:
         sizes = self._function.sizes
-        if sizes is not None and sizes[place] != size:
+        if sizes is not None and sizes[index] != size:
             raise DTypeError(
-                f"{self._at(place)} has {sizes[place]} bytes, got one of {size}",
+                f"{self._at(index)} has {sizes[index]} bytes, got one of {size}",
                 kernel=self._function.symbol,
             )
 
-    def _check_place(self, place: int, ordinal: int) -> None:
+    def _check_place(self, index: int, ordinal: int) -> None:
         device = self._function.device
         if ordinal not in (device.ordinal, ON_ANY):
             where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(ordinal, f"device {ordinal}")
             fix = "copy it to the device first; where its address does serve both, push_device_ptr takes it unchecked"
             raise PlacementError(
-                f"{self._at(place)} is on {where}, and the function on {device!r}",
+                f"{self._at(index)} is on {where}, and the function on {device!r}",
                 fix=fix,
                 kernel=self._function.symbol,
             )
 
-    def _facts(self, place: int, tensor: Any) -> Any:
+    def _facts(self, index: int, tensor: Any) -> Any:
         try:
             facts = tensor_facts(tensor, self._function.device.driver.pointer_device)
         except UnreadableError as error:
             raise ArgumentError(
-                f"{self._at(place)} takes a number or a tensor: {error}",
+                f"{self._at(index)} takes a number or a tensor: {error}",
                 kernel=self._function.symbol,
             ) from error
         return facts
 
-    def _at(self, place: int) -> str:
-        return f"{self._function.symbol}: argument {place}"
+    def _at(self, index: int) -> str:
+        return f"{self._function.symbol}: argument {index}"
 
 
 def _enqueue(
@@ -307,7 +307,7 @@ def _enqueue(
         kernel=function.symbol,
         sizes=tuple(sizes),
         addresses=tuple(
-            (place, f"argument {place}") for place, (kind, _) in enumerate(packed) if kind == "ptr"
+            (index, f"argument {index}") for index, (kind, _) in enumerate(packed) if kind == "ptr"
         ),
         tensors=tuple(kind for kind, _ in packed if not isinstance(kind, str)),
     )

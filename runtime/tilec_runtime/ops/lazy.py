@@ -24,7 +24,7 @@ from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import HoldingOp, MovingClaims
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.sites import recorded
-from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.lease import holder_here
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -143,7 +143,7 @@ class Origin:
         """Return the claims of a new launch; in debug mode they have its call site."""
         claims = self._claims
         if claims is None or recorded():
-            claims = MovingClaims.of(holder(f"the launch of {self.contract.name}"))
+            claims = MovingClaims.of(holder_here(f"the launch of {self.contract.name}"))
             self._claims = claims
         return claims
 
@@ -153,10 +153,10 @@ class Origin:
         Raises:
             LaunchError: the kernel cannot run there.
         """
-        place = ctx.driver, ctx.device
-        known = self._launchers.get(place)
+        key = ctx.driver, ctx.device
+        known = self._launchers.get(key)
         if known is None:
-            known = self._launchers[place] = self._load(*place)
+            known = self._launchers[key] = self._load(*key)
         return known
 
     def wished(self, ctx: ExecutionContext, wish: _Wish) -> Launcher:
@@ -230,8 +230,8 @@ class LazyLaunch(HoldingOp[R_co]):
         if not 1 <= len(given) <= 3 or any(
             type(extent) is not int or extent < 0 for extent in given
         ):
-            what = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
-            raise LaunchLimitError(what, kernel=kernel)
+            message = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
+            raise LaunchLimitError(message, kernel=kernel)
         self._wish = self._wish._replace(grid=dim3(given))
         return self
 

@@ -86,8 +86,8 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     where = current_device() if device is None else Device(device)
     entries = _entries(data)
     if where.ordinal == ON_CPU and not data.startswith(_TILE_IR):
-        what = "the cpu device runs Tile IR, and the module is code of a GPU"
-        raise KernelCacheError(what, fix="load it on a GPU")
+        message = "the cpu device runs Tile IR, and the module is code of a GPU"
+        raise KernelCacheError(message, fix="load it on a GPU")
     with (
         refusals("the module cannot be loaded", where.ordinal),
         where.driver.outside_captures(where.ordinal),
@@ -103,8 +103,8 @@ def _entries(data: bytes) -> tuple[Entry, ...]:
         return ()
     if b".version" in data[: 1 << 16]:
         return read_entries(data.decode("utf-8", "replace"))
-    what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
-    raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
+    message = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
+    raise BundleError(message, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
 
 
 @final
@@ -199,7 +199,7 @@ class KernelFunction(Uncopied):
         elif params is not None:
             self.sizes = tuple(size_of(name) for name in params)
         self.aligned = (
-            {place: p.target_align for place, p in enumerate(entry.params)}
+            {index: p.target_align for index, p in enumerate(entry.params)}
             if isinstance(entry, PtxEntry)
             else {}
         )
@@ -323,6 +323,6 @@ def _checked(
     sizes = tuple(size_of(name) for name in params)
     if entry is not None and sizes != tuple(param.size for param in entry.params):
         has = ", ".join(str(param.size) for param in entry.params) or "none"
-        what = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the kernel {has}"
-        raise CallError(what, fix="name the parameters as the kernel's source has them")
+        message = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the kernel {has}"
+        raise CallError(message, fix="name the parameters as the kernel's source has them")
     return tuple(params)

@@ -185,7 +185,7 @@ class DeviceOp(Op[T_co]):
         listed = self.map(steps.listed)
         listed._take("moved into unzip")
         once = SharedExecution(listed)
-        return tuple(Part(once, place, count) for place in range(count))
+        return tuple(Part(once, index, count) for index in range(count))
 
     @overload
     def shared(self: DeviceOp[steps.Shares[U]]) -> SharedOp[U]: ...
@@ -261,14 +261,18 @@ class DeviceOp(Op[T_co]):
 
         The array is complete when the op is. See `tilec_runtime.api.to_host`.
         """
-        return self._chain("to_host", lambda found: steps.having(found, "to_host").to_host_op(out))
+        return self._chain(
+            "to_host", lambda result: steps.having(result, "to_host").to_host_op(out)
+        )
 
     def dup(self: DeviceOp[steps.Copies[U]]) -> DeviceOp[U]:
         """Continue with a contiguous copy of the tensor; see `tilec_runtime.api.dup`."""
         return self._step("dup")
 
     def _step(self, verb: str, *arguments: Any) -> DeviceOp[Any]:
-        return self._chain(verb, lambda found: getattr(steps.having(found, verb), verb)(*arguments))
+        return self._chain(
+            verb, lambda result: getattr(steps.having(result, verb), verb)(*arguments)
+        )
 
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
         """Return an op that continues with a function's value for the result."""
@@ -288,14 +292,14 @@ class Chain(DeviceOp[Any]):
         source: DeviceOp[Any],
         verb: str,
         function: Callable[[Any], Any],
-        place: Location | None,
+        location: Location | None,
     ) -> None:
         """Use the methods of `DeviceOp`, which use the source up."""
         # Once the source has run, only its name is kept, because sources may hold tensors.
         self._source: DeviceOp[Any] | str = source
         self._function: Callable[[Any], Any] | None = function
         self._verb = verb
-        self._place = place
+        self._place = location
 
     @property
     def name(self) -> str:
@@ -357,8 +361,10 @@ class Chain(DeviceOp[Any]):
                 else:
                     value = value._run_in(ctx)
             except BaseException as error:
-                place = step._place
-                label(error, created(verb, place), "" if place else f", step {step._number()}")
+                location = step._place
+                label(
+                    error, created(verb, location), "" if location else f", step {step._number()}"
+                )
                 raise
         return value
 
@@ -420,10 +426,10 @@ class SharedOp(DeviceOp[T]):
 class Part(DeviceOp[Any]):
     """One element of an op's tuple; see `DeviceOp.unzip`."""
 
-    def __init__(self, once: SharedExecution[list[Any]], place: int, count: int) -> None:
+    def __init__(self, once: SharedExecution[list[Any]], index: int, count: int) -> None:
         """Use `DeviceOp.unzip`."""
         self._once: SharedExecution[list[Any]] | None = once
-        self._place = place
+        self._place = index
         self._count = count
 
     @property

@@ -50,17 +50,17 @@ class StreamPoolRoundRobin(Uncopied):
         Raises:
             SchedulingError: the policy is closed.
         """
-        place, streams = next(self._places), self._streams
-        stream = streams[place] if streams else None
-        return stream or self._new_stream(place)
+        index, streams = next(self._places), self._streams
+        stream = streams[index] if streams else None
+        return stream or self._new_stream(index)
 
-    def _new_stream(self, place: int) -> Stream:
+    def _new_stream(self, index: int) -> Stream:
         with self._lock:
             if not self._streams:
                 raise SchedulingError(
                     f"{self!r} is closed", fix="make a new policy, or close it after its last op"
                 )
-            stream = self._streams[place] = self._streams[place] or self.device.new_stream()
+            stream = self._streams[index] = self._streams[index] or self.device.new_stream()
             return stream
 
     def close(self) -> None:

@@ -82,14 +82,14 @@ def having(result: Any, verb: str) -> Any:
     )
 
 
-def element(value: Any, place: int) -> Any:
+def element(value: Any, index: int) -> Any:
     """Return the first (0) or last (-1) element of a tuple."""
     if not isinstance(value, tuple) or not value:
         raise CallError(
-            f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}",
+            f"`{'last' if index else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}",
             fix="use `map` for other results",
         )
-    return value[place]
+    return value[index]
 
 
 def listed(result: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import pinned_bytes
 from tilec_runtime.tensors.copies import boxes, byte_layout
 from tilec_runtime.tensors.described import Described
-from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.lease import holder_here
 from tilec_runtime.tensors.staging import staging_of
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -108,22 +108,22 @@ class Memcpy(HoldingOp[None]):
             AliasError: the tensors share memory.
             OwnershipError: a tensor cannot be read or written.
         """
-        who = holder("memcpy")
-        target.require(who)
-        target.require_mutable(who)
-        source.require(who)
+        holder = holder_here("memcpy")
+        target.require(holder)
+        target.require_mutable(holder)
+        source.require(holder)
         to, of = target.facts, source.facts
         _check_fits(target, of.dtype, of.shape, dense=source.is_contiguous)
         if target is source or may_overlap(to, of):  # an empty tensor does not overlap itself
             raise AliasError(
                 f"memcpy: the source {source!r} shares memory with the target {target!r}",
-                cause=f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {who}",
+                cause=f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {holder}",
                 fix="copy it first (dup)",
             )
         there = byte_layout(to)
         # Two tensors of different shapes both have no gaps.
         self._boxes = boxes(there, byte_layout(of) if to.shape == of.shape else there)
-        self._hold(who, (target, source), (0,))
+        self._hold(holder, (target, source), (0,))
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> None:
         target, source = values
@@ -145,16 +145,16 @@ class Upload(HoldingOp[None]):
         """
         self._array: Array | None = host.as_array(source)
         self._dtype = host.dtype_of(self._array)
-        who = holder("memcpy")
-        target.require(who)
-        target.require_mutable(who)
+        holder = holder_here("memcpy")
+        target.require(holder)
+        target.require_mutable(holder)
         _check_fits(target, self._dtype, self._array.shape, dense=True)
         if not target.is_contiguous:
             raise TensorError(
                 f"memcpy from the host takes a contiguous target, and this is {target!r}",
                 fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))",
             )
-        self._hold(who, (target,), (0,))
+        self._hold(holder, (target,), (0,))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         super()._require_here(ctx)
@@ -195,15 +195,15 @@ def _check_fits(tensor: Described, dtype: str, shape: Shape, *, dense: bool) -> 
         and target.stride == contiguous_stride(target.shape)
     )
     if target.dtype != dtype or not (target.shape == shape or in_order):
-        what = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
+        message = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
         if target.dtype != dtype:
             raise TensorError(
-                what,
+                message,
                 cause="a copy changes no dtype",
                 fix=f"convert the source: api.convert(source, {target.dtype!r}), or reinterpret one of them",
             )
         raise TensorError(
-            what,
+            message,
             cause="shapes may differ where there are as many elements, and neither side has gaps",
             fix="reshape one of them, or dup() what has gaps",
         )

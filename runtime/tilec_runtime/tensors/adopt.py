@@ -81,8 +81,8 @@ def adopt(
         driver = driver_of("cpu" if ordinal == ON_CPU else ordinal)
     nbytes = _checked_extent(facts)
     if nbytes and (facts.ptr < 0 or facts.ptr % facts.itemsize):
-        what = f"address {facts.ptr:#x} is not aligned to elements of {facts.itemsize} bytes"
-        raise TensorError(what, cause=_MALFORMED, fix="make a contiguous copy, which is aligned")
+        message = f"address {facts.ptr:#x} is not aligned to elements of {facts.itemsize} bytes"
+        raise TensorError(message, cause=_MALFORMED, fix="make a contiguous copy, which is aligned")
     _check_inside(facts, nbytes, driver)
     storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source, readonly=facts.readonly)
     _order(storage, source, stream)

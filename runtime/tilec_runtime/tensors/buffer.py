@@ -147,12 +147,12 @@ class DeviceBuffer(Exposed, Uncopied):
             raise SchedulingError("the buffer was freed", fix="free buffers after their last use")
         return self._ptr
 
-    def _expose(self, what: str) -> tuple[Any, int | None]:
+    def _expose(self, noun: str) -> tuple[Any, int | None]:
         """Check that the buffer was not freed.
 
         Readers have to wait for launches themselves.
         """
-        del what
+        del noun
         _ = self.ptr
         return self, self._stream
 

@@ -96,9 +96,10 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[CopyCall]:
     rest = [dim for dim in dims if dim is not rows and dim is not slices]
     calls = math.prod(dim.extent for dim in rest)
     if calls > MOST_CALLS:
-        what = f"a copy from strides {source.stride} to {target.stride} (bytes) of shape {source.shape} takes {calls} calls of the driver"
+        message = f"a copy from strides {source.stride} to {target.stride} (bytes) of shape {source.shape} takes {calls} calls of the driver"
         raise TensorError(
-            what, fix=f"copy parts of it ({MOST_CALLS} calls at most), or write a kernel that does"
+            message,
+            fix=f"copy parts of it ({MOST_CALLS} calls at most), or write a kernel that does",
         )
     one = _Dim(1, width, width)
     rows = rows or one
@@ -153,6 +154,6 @@ def _nested(rows: _Dim, slices: _Dim) -> bool:
 
 
 def _offsets(dims: list[_Dim]) -> Iterator[tuple[int, int]]:
-    for place in itertools.product(*(range(dim.extent) for dim in dims)):
-        pairs = list(zip(place, dims, strict=True))
+    for index in itertools.product(*(range(dim.extent) for dim in dims)):
+        pairs = list(zip(index, dims, strict=True))
         yield sum(at * dim.target for at, dim in pairs), sum(at * dim.source for at, dim in pairs)

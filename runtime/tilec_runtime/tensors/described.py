@@ -140,7 +140,7 @@ class Described(DescribedFields):
         Raises:
             OwnershipError: it was moved, or its borrow has ended.
         """
-        self.require(Holder(what="the address"))
+        self.require(Holder(name="the address"))
         return self.facts.ptr
 
     # The same properties under the names of cuTile Rust.
@@ -151,8 +151,8 @@ class Described(DescribedFields):
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
         extents = ", ".join(map(str, self.shape))
         steps = "" if self.is_contiguous else f", strides {self.strides}"
-        what = f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
-        return f"<{what} on {where}{self._state()}>"
+        message = f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
+        return f"<{message} on {where}{self._state()}>"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to pickle or copy a tensor, which would give it two owners.
@@ -170,42 +170,42 @@ class Described(DescribedFields):
     @property
     def _tilec_origin_(self) -> str:
         """The tensor for messages; for a borrow, its holder and the line that made it."""
-        return repr(self) if self.lease.parent is None else str(self.lease.who)
+        return repr(self) if self.lease.parent is None else str(self.lease.holder)
 
     # Use
 
-    def require(self, who: Holder) -> None:
+    def require(self, holder: Holder) -> None:
         """Check that a holder can use it.
 
         Raises:
             OwnershipError: it was moved, or its borrow has ended.
         """
-        self.lease.require(who)
+        self.lease.require(holder)
 
-    def claim(self, who: Holder, *, write: bool) -> Lease:
+    def claim(self, holder: Holder, *, write: bool) -> Lease:
         """Take a lease of it.
 
         Raises:
             OwnershipError: it cannot be used at all, or not in this way now.
         """
         with LOCK:
-            self.require(who)
-            return self.lease.write(who) if write else self.lease.read(who)
+            self.require(holder)
+            return self.lease.write(holder) if write else self.lease.read(holder)
 
-    def hold(self, number: int, who: Holder, *, write: bool) -> None:
+    def hold(self, number: int, holder: Holder, *, write: bool) -> None:
         """Claim it for an op that takes it over, until `give_back`. A borrow is only lent."""
-        self.lend(number, who, write=write)
+        self.lend(number, holder, write=write)
 
-    def lend(self, number: int, who: Holder, *, write: bool) -> None:
+    def lend(self, number: int, holder: Holder, *, write: bool) -> None:
         """Claim it for an op, until `give_back`. The caller holds `LOCK`.
 
         Raises:
             OwnershipError: it cannot be used at all, or not in this way now.
         """
-        self.require(who)
+        self.require(holder)
         if write:
-            self.require_mutable(who)
-        self.lease.take(number, Claim(who, write))
+            self.require_mutable(holder)
+        self.lease.take(number, Claim(holder, write))
 
     def give_back(self, number: int) -> None:
         """End the claim of an op.
@@ -217,36 +217,36 @@ class Described(DescribedFields):
         if self.lease.parent is not None:
             self.lease.let_go()
 
-    def require_readable(self, who: Holder) -> None:
+    def require_readable(self, holder: Holder) -> None:
         """Check that a holder may read it now.
 
         Raises:
             OwnershipError: it cannot be used, or is being written.
         """
-        self.require(who)
-        self.lease.require_free_for(Claim(who, writes=False))
+        self.require(holder)
+        self.lease.require_free_for(Claim(holder, writes=False))
 
-    def require_writable(self, who: Holder) -> None:
+    def require_writable(self, holder: Holder) -> None:
         """Check that a holder may write it now.
 
         Raises:
             OwnershipError: it cannot be used, is being read or written, or is read-only.
         """
-        self.require(who)
-        self.require_mutable(who)
-        self.lease.require_free_for(Claim(who, writes=True))
+        self.require(holder)
+        self.require_mutable(holder)
+        self.lease.require_free_for(Claim(holder, writes=True))
 
-    def require_mutable(self, who: Holder) -> None:
+    def require_mutable(self, holder: Holder) -> None:
         """Check that it is not read-only.
 
         Raises:
             BorrowError: it gives read access only.
         """
         if self.facts.readonly:
-            what = f"{who} cannot write {self.noun}: it is there for reading only"
+            message = f"{holder} cannot write {self.noun}: it is there for reading only"
             cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
             raise BorrowError(
-                what,
+                message,
                 cause=cause,
                 fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)",
             )
@@ -354,13 +354,13 @@ def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
     return tuple(slices)
 
 
-def require_tensor(given: Any, what: str) -> Described:
+def require_tensor(given: Any, caller: str) -> Described:
     """Check that an object is a tensor of tilec, of any kind.
 
     Raises:
-        TensorError: it is not; the message begins with `what`.
+        TensorError: it is not; the message begins with `caller`.
     """
     if isinstance(given, Described):
         return given
     fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
-    raise TensorError(f"{what} takes a tensor, and got a {type(given).__qualname__}", fix=fix)
+    raise TensorError(f"{caller} takes a tensor, and got a {type(given).__qualname__}", fix=fix)

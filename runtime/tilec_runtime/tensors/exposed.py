@@ -17,10 +17,10 @@ class Exposed:
 
     facts: TensorFacts
 
-    def _expose(self, what: str) -> tuple[Any, int | None]:
+    def _expose(self, noun: str) -> tuple[Any, int | None]:
         """Check that other libraries may read the memory now.
 
-        Return an object that keeps the memory, and the stream that readers have to wait for. `what`
+        Return an object that keeps the memory, and the stream that readers have to wait for. `noun`
         is the protocol, for messages.
         """
         raise NotImplementedError

@@ -149,8 +149,8 @@ def checked_out(out: Any, name: str, shape: Shape) -> Array:
             fix="pass one, or leave it out",
         )
     if out.shape != shape or out.dtype != numpy_dtype(name):
-        what = f"out is an array of {out.dtype} and shape {out.shape}, and the tensor of {numpy_dtype(name)} and shape {shape}"
-        raise TensorError(what, fix="pass an array of the tensor's dtype and shape")
+        message = f"out is an array of {out.dtype} and shape {out.shape}, and the tensor of {numpy_dtype(name)} and shape {shape}"
+        raise TensorError(message, fix="pass an array of the tensor's dtype and shape")
     if not out.flags.writeable:
         raise TensorError("out cannot be written", fix="pass an array that is not read-only")
     return out

@@ -16,7 +16,7 @@ from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.dlpack_export import capsule
 from tilec_runtime.tensors.exposed import Exposed, packed
 from tilec_runtime.tensors.host import checked_out
-from tilec_runtime.tensors.lease import Holder, holder
+from tilec_runtime.tensors.lease import Holder, holder_here
 from tilec_runtime.tensors.storage import freeing_stream
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Exchanged(Exposed, Described):
             BufferError: the dtype is packed, a copy or another device is asked for, or the tensor
                 is read-only and the consumer reads only DLPack before 1.0.
         """
-        self.require_readable(Holder(what="__dlpack__"))
+        self.require_readable(Holder(name="__dlpack__"))
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError(
                 "a tilec tensor is given out as it is, without a copy and on its own device"
@@ -100,9 +100,9 @@ class Exchanged(Exposed, Described):
             handle = 0 if stream in (None, _LEGACY) else stream_handle(stream, "__dlpack__")
             self.storage.pass_through(handle, write=not self.readonly, lasting=True)
 
-    def _expose(self, what: str) -> tuple[Any, int | None]:
+    def _expose(self, noun: str) -> tuple[Any, int | None]:
         """Check that the tensor can be read; return the stream that readers wait for."""
-        self.require_readable(Holder(what=what))
+        self.require_readable(Holder(name=noun))
         storage = self.storage
         if self.device == ON_CPU:
             self._order(None)
@@ -129,12 +129,12 @@ class Exchanged(Exposed, Described):
             NestedExecutionError: this thread executes an op.
             BaseException: the error of failed work on the tensor.
         """
-        who = holder("to_host")
-        self.require(who)
+        holder = holder_here("to_host")
+        self.require(holder)
         refuse_nested("to_host")
         if out is not None:
             checked_out(out, self.dtype, self.shape)
-        with self.claim(who, write=False):
+        with self.claim(holder, write=False):
             return contents(self.storage, self.facts, out)
 
     def to_host_op(self, out: np.ndarray[Any, Any] | None = None) -> DeviceOp[np.ndarray[Any, Any]]:

@@ -29,30 +29,30 @@ class Holder(NamedTuple):
     Examples of names are `the view` and `the launch of add`.
     """
 
-    what: str
-    place: Location | None = None
+    name: str
+    location: Location | None = None
 
     def __str__(self) -> str:
         """Return, for example, `the view (app.py:12)`."""
-        return f"{self.what} ({self.place})" if self.place else self.what
+        return f"{self.name} ({self.location})" if self.location else self.name
 
 
-def holder(what: str) -> Holder:
+def holder_here(name: str) -> Holder:
     """Return a holder with the current call site in debug mode."""
-    return Holder(what, site())
+    return Holder(name, site())
 
 
 class Claim(NamedTuple):
     """A lease's claim on its parent.
 
     Attributes:
-        who: the holder.
+        holder: the holder.
         writes: whether it may write.
         part: the part of the tensor that it covers; None for all of it.
         moved: whether the tensor was moved into an op, so that the tensor itself cannot be used.
     """
 
-    who: Holder
+    holder: Holder
     writes: bool
     part: TensorFacts | None = None
     moved: bool = False
@@ -102,16 +102,16 @@ class Lease(LeaseFields):
         self.taken: dict[int, Claim] = {}
         self.moves = 0
         self._claim = claim
-        self._into = claim.who
+        self._into = claim.holder
         self._number = -1 if parent is None else next(NUMBERS)
         self._moves = 0 if parent is None else parent.moves
         self._ended = False
         self._kept = 1  # 1 until an op has used it, then 0; 2 during a `with` block
 
     @property
-    def who(self) -> Holder:
+    def holder(self) -> Holder:
         """The holder."""
-        return self._claim.who
+        return self._claim.holder
 
     @property
     def ended(self) -> bool:
@@ -120,16 +120,16 @@ class Lease(LeaseFields):
 
     # Take
 
-    def read(self, who: Holder) -> Lease:
+    def read(self, holder: Holder) -> Lease:
         """Take a lease for reading. Errors are those of `take`."""
-        return Lease(parent=self, claim=Claim(who, writes=False)).acquire()
+        return Lease(parent=self, claim=Claim(holder, writes=False)).acquire()
 
-    def write(self, who: Holder, *, part: TensorFacts | None = None) -> Lease:
+    def write(self, holder: Holder, *, part: TensorFacts | None = None) -> Lease:
         """Take a lease for reading and writing, of all or a `part`.
 
         With a part, leases of other parts stay possible. Errors are those of `take`.
         """
-        return Lease(parent=self, claim=Claim(who, writes=True, part=part)).acquire()
+        return Lease(parent=self, claim=Claim(holder, writes=True, part=part)).acquire()
 
     def acquire(self) -> Lease:
         """Claim the parent unless this is done; return this lease.
@@ -138,7 +138,7 @@ class Lease(LeaseFields):
         """
         with LOCK:
             if self.parent is not None and not self.held:
-                self._require_open(self.who)
+                self._require_open(self.holder)
                 self.parent.take(self._number, self._claim)
                 self.held = True
         return self
@@ -151,7 +151,7 @@ class Lease(LeaseFields):
             UseAfterMoveError: the tensor was moved.
         """
         with LOCK:
-            self._require_open(claim.who)
+            self._require_open(claim.holder)
             self.acquire()
             try:
                 self.require_free_for(claim)
@@ -164,34 +164,34 @@ class Lease(LeaseFields):
         if self.taken.pop(number, None) is not None:
             self._settle()
 
-    def require(self, who: Holder) -> None:
+    def require(self, holder: Holder) -> None:
         """Check that a user can use the tensor; reacquire a lease that was given up.
 
         Raises:
             BorrowError: it has ended, or another claim conflicts.
             UseAfterMoveError: the tensor was moved.
         """
-        self._require_open(who)
+        self._require_open(holder)
         if self.parent is None:
             for claim in self.claims:
                 if claim.moved:
-                    raise moved_error(who, claim.who)
+                    raise moved_error(holder, claim.holder)
         elif not self.held:
             self.acquire()
             self._settle()
 
-    def require_free(self, who: Holder, verb: str = "moved into") -> None:
+    def require_free(self, holder: Holder, verb: str = "moved into") -> None:
         """Check that no lease is taken of it.
 
         Raises:
             BorrowError: it is leased, or a borrow has ended.
             UseAfterMoveError: the tensor was moved.
         """
-        self.require(who)
+        self.require(holder)
         for claim in self.claims:
-            raise _conflict(f"the tensor cannot be {verb} {who}", claim)
+            raise _conflict(f"the tensor cannot be {verb} {holder}", claim)
 
-    def move(self, who: Holder) -> None:
+    def move(self, holder: Holder) -> None:
         """Move the tensor to another object.
 
         Later uses of borrows that were given up then fail. The caller holds `LOCK`.
@@ -200,9 +200,9 @@ class Lease(LeaseFields):
             BorrowError: it is in use.
             UseAfterMoveError: it was moved before.
         """
-        self.require_free(who)
+        self.require_free(holder)
         self.moves += 1
-        self._into = who
+        self._into = holder
 
     # Give up
 
@@ -259,15 +259,15 @@ class Lease(LeaseFields):
             except RuntimeError:  # either step may run the garbage collector, which gives up claims
                 continue
 
-    def _require_open(self, who: Holder) -> None:
+    def _require_open(self, holder: Holder) -> None:
         lease = self
         while (parent := lease.parent) is not None:
             if lease._ended:
-                what = f"{who} cannot use the tensor: {lease.who} has ended"
+                message = f"{holder} cannot use the tensor: {lease.holder} has ended"
                 cause = "it was used after the end of its `with` block, or after release()"
-                raise BorrowError(what, cause=cause, fix="use it inside the block")
+                raise BorrowError(message, cause=cause, fix="use it inside the block")
             if lease._moves != parent.moves:
-                raise moved_error(who, parent._into)  # noqa: SLF001
+                raise moved_error(holder, parent._into)  # noqa: SLF001
             lease = parent
 
     def require_free_for(self, claim: Claim) -> None:
@@ -279,28 +279,28 @@ class Lease(LeaseFields):
         """
         for other in self.claims:
             if other.moved:
-                raise moved_error(claim.who, other.who)
+                raise moved_error(claim.holder, other.holder)
             if (claim.writes or other.writes) and other.meets(claim.part):
                 verb = "written" if claim.writes else "read"
-                raise _conflict(f"the tensor cannot be {verb} by {claim.who}", other)
+                raise _conflict(f"the tensor cannot be {verb} by {claim.holder}", other)
 
 
 _NOTHING = Lease()
 
 
-def moved_error(who: Holder, into: Holder, noun: str = "the tensor") -> UseAfterMoveError:
+def moved_error(holder: Holder, into: Holder, noun: str = "the tensor") -> UseAfterMoveError:
     """Return the error for the use of a tensor that has another owner."""
     fix = hinted("use what that gave back, share() the tensor first, or borrow it")
-    return UseAfterMoveError(f"{who} cannot use {noun}: it was moved into {into}", fix=fix)
+    return UseAfterMoveError(f"{holder} cannot use {noun}: it was moved into {into}", fix=fix)
 
 
-def _conflict(what: str, claim: Claim) -> BorrowError:
+def _conflict(event: str, claim: Claim) -> BorrowError:
     fix = (
         _PARTS
         if claim.part is not None
         else "run or drop the one before the other is made, or work on a copy (dup)"
     )
-    return BorrowError(f"{what}: {claim.who} still {_verb(claim.writes)} it", fix=hinted(fix))
+    return BorrowError(f"{event}: {claim.holder} still {_verb(claim.writes)} it", fix=hinted(fix))
 
 
 def _verb(writes: bool) -> str:

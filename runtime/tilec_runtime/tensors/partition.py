@@ -14,7 +14,7 @@ from tilec_runtime.errors import LaunchLimitError, TensorError
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.interop import Exchanged
-from tilec_runtime.tensors.lease import Holder, holder
+from tilec_runtime.tensors.lease import Holder, holder_here
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, grid_of
 
 T = TypeVar("T", bound=Described)
@@ -72,9 +72,9 @@ class Partition(Exchanged, Generic[T]):
         Raises:
             OwnershipError: it was unpartitioned before, it is in use, or the borrow has ended.
         """
-        who = holder("unpartition")
-        self.base.require(who)
-        return self._moved_base(who)
+        holder = holder_here("unpartition")
+        self.base.require(holder)
+        return self._moved_base(holder)
 
     def dup(self) -> DeviceOp[Any]:
         """Return an op that makes a contiguous copy of the base."""
@@ -82,15 +82,15 @@ class Partition(Exchanged, Generic[T]):
         copy: DeviceOp[Any] = base.dup()
         return copy
 
-    def hold(self, number: int, who: Holder, *, write: bool) -> None:
+    def hold(self, number: int, holder: Holder, *, write: bool) -> None:
         """Move the base into an op."""
-        self.base.hold(number, who, write=write)
+        self.base.hold(number, holder, write=write)
 
-    def _moved_base(self, who: Holder) -> T:
+    def _moved_base(self, holder: Holder) -> T:
         move = getattr(self.base, "move", None)
         if move is None:
             return self.base
-        moved: T = move(who)
+        moved: T = move(holder)
         self.usable = False
         return moved
 
@@ -113,9 +113,9 @@ class Partition(Exchanged, Generic[T]):
                 f"{blocks} blocks cannot share {self.tiles} tiles",
                 fix=f"pass 1 to {self.tiles} blocks",
             )
-        who = holder("map")
-        self.base.require(who)
-        return MappedPartition(self._moved_base(who), self.tile, blocks)
+        holder = holder_here("map")
+        self.base.require(holder)
+        return MappedPartition(self._moved_base(holder), self.tile, blocks)
 
     def grid_wish(self, name: str, kernel: str) -> GridWish:
         """Return the grid of a launch that writes it.
@@ -128,8 +128,8 @@ class Partition(Exchanged, Generic[T]):
             LaunchLimitError: it has more than three dimensions.
         """
         if len(self.grid) > 3:
-            what = f"{kernel}: the partition {name} has {len(self.grid)} dimensions, and a grid has three"
-            raise LaunchLimitError(what, fix="map() it to a number of blocks", kernel=kernel)
+            message = f"{kernel}: the partition {name} has {len(self.grid)} dimensions, and a grid has three"
+            raise LaunchLimitError(message, fix="map() it to a number of blocks", kernel=kernel)
         rule = GridRule.AT_MOST if self.prefix else GridRule.EXACTLY
         return GridWish(grid=dim3(self.grid), rule=rule, source=f"the partition {name}")
 
@@ -144,13 +144,13 @@ class Partition(Exchanged, Generic[T]):
         if release is not None:
             release()
 
-    def require(self, who: Holder) -> None:
+    def require(self, holder: Holder) -> None:
         """Check that the base can be used.
 
         Raises:
             OwnershipError: it cannot.
         """
-        self.base.require(who)
+        self.base.require(holder)
 
     def __enter__(self) -> Partition[T]:
         """Return the partition itself."""

@@ -60,13 +60,13 @@ def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offse
     if each == 1 or 0 in shape:
         return
     if not shape or shape[-1] % each:
-        what = f"a tensor of {dtype} and shape {shape} does not fill its bytes: {each} elements share one"
-        raise TensorError(what, fix=f"let the last dimension be a multiple of {each}")
+        message = f"a tensor of {dtype} and shape {shape} does not fill its bytes: {each} elements share one"
+        raise TensorError(message, fix=f"let the last dimension be a multiple of {each}")
     steps = contiguous_stride(shape) if stride is None else stride
     if steps[-1] != 1 or offset % each or any(step % each for step in steps[:-1]):
-        what = f"a tensor of {dtype} with strides {steps} starts within a byte or leaves elements out, and {each} share each byte"
+        message = f"a tensor of {dtype} with strides {steps} starts within a byte or leaves elements out, and {each} share each byte"
         raise TensorError(
-            what,
+            message,
             fix=f"leave the last dimension whole, or take ranges of it that start and end at multiples of {each}",
         )
 
@@ -86,11 +86,11 @@ def reshaped(shape: Shape, stride: Shape, wanted: Any) -> Shape:
     """
     new = _filled(wanted, math.prod(shape))
     if math.prod(new) != math.prod(shape):
-        what = f"a tensor of shape {shape} has {math.prod(shape)} elements, and shape {new} has {math.prod(new)}"
-        raise TensorError(what, fix="keep the number of elements")
+        message = f"a tensor of shape {shape} has {math.prod(shape)} elements, and shape {new} has {math.prod(new)}"
+        raise TensorError(message, fix="keep the number of elements")
     if not is_contiguous(shape, stride):
-        what = f"a tensor of shape {shape} with strides {stride} is not contiguous, and cannot take shape {new} without a copy"
-        raise TensorError(what, fix="reshape before slicing, or work on a contiguous copy (dup)")
+        message = f"a tensor of shape {shape} with strides {stride} is not contiguous, and cannot take shape {new} without a copy"
+        raise TensorError(message, fix="reshape before slicing, or work on a contiguous copy (dup)")
     return new
 
 
@@ -127,14 +127,14 @@ def sliced(shape: Shape, stride: Shape, index: Any) -> tuple[Shape, Shape, int]:
             new_shape.append(max(0, -(-(stop - start) // jump)))
             new_stride.append(step * jump)
             continue
-        place = _place(part, extent, dim)
-        offset += place * step
+        position = _place(part, extent, dim)
+        offset += position * step
     extents = tuple(new_shape)
     return extents, settled_stride(extents, tuple(new_stride)), 0 if 0 in extents else offset
 
 
 def _expanded(parts: tuple[Any, ...], rank: int, shape: Shape) -> tuple[Any, ...]:
-    dots = [place for place, part in enumerate(parts) if part is Ellipsis]
+    dots = [index for index, part in enumerate(parts) if part is Ellipsis]
     count = len(parts) - len(dots)
     if len(dots) > 1:
         raise TensorError("an index has one Ellipsis at most")
@@ -167,14 +167,14 @@ def _bounds(part: slice, extent: int, dim: int) -> tuple[int, int, int]:
 
 def _place(part: Any, extent: int, dim: int) -> int:
     try:
-        place = operator.index(part)
+        index = operator.index(part)
     except TypeError as error:
         raise TensorError(
             f"{part!r} is no index of a tensor", fix="index with ints and slices"
         ) from error
-    if isinstance(part, bool) or not -extent <= place < extent:
+    if isinstance(part, bool) or not -extent <= index < extent:
         raise TensorError(f"index {part} is out of dimension {dim}, which has {extent} elements")
-    return place + extent if place < 0 else place
+    return index + extent if index < 0 else index
 
 
 def reinterpreted(shape: Shape, stride: Shape, sizes: tuple[int, int], wanted: Any) -> Shape:
@@ -201,8 +201,8 @@ def reinterpreted(shape: Shape, stride: Shape, sizes: tuple[int, int], wanted: A
     new = _filled(wanted, nbytes * 8 // sizes[1])
     if math.prod(new) * sizes[1] != nbytes * 8:
         needed = _size_text(math.prod(new) * sizes[1])
-        what = f"a tensor of {nbytes} bytes cannot be of shape {new} with elements of {_size_text(sizes[1])}: those are {needed}"
-        raise TensorError(what, fix="keep the number of bytes")
+        message = f"a tensor of {nbytes} bytes cannot be of shape {new} with elements of {_size_text(sizes[1])}: those are {needed}"
+        raise TensorError(message, fix="keep the number of bytes")
     return new
 
 

@@ -136,9 +136,9 @@ class Storage:
             SchedulingError: the handle means another stream in each thread.
         """
         if stream == _PER_THREAD:
-            what = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
+            message = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
             raise SchedulingError(
-                what, fix="use a stream with a handle of its own, or the legacy default stream"
+                message, fix="use a stream with a handle of its own, or the legacy default stream"
             )
         return line_of(self.driver, self.ordinal if ordinal is None else ordinal, stream)
 
@@ -304,13 +304,13 @@ def _out_of_memory(
 ) -> OutOfMemoryError:
     stats = driver.pool_stats(ordinal, driver.default_pool(ordinal) if pool is None else pool)
     free, total = driver.memory_info(ordinal)
-    what = (
+    message = (
         f"{driver.device(ordinal)} has no memory of {nbytes} bytes: the pool uses {stats.used} of {stats.reserved} that it has reserved, "
         f"and {free} of the device's {total} are free"
     )
     causes = _DEVICE_FULL if pool is None or nbytes > free else _POOL_FULL
     return OutOfMemoryError(
-        what,
+        message,
         device=ordinal,
         requested=nbytes,
         used=stats.used,

@@ -19,7 +19,7 @@ from tilec_runtime.ops.steps import Shares
 from tilec_runtime.sites import hinted
 from tilec_runtime.tensors.described import dtype_name, facts_of, recast, with_layout
 from tilec_runtime.tensors.interop import Exchanged
-from tilec_runtime.tensors.lease import LOCK, Claim, Holder, holder, moved_error
+from tilec_runtime.tensors.lease import LOCK, Claim, Holder, holder_here, moved_error
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec_runtime.tensors.storage import Storage
@@ -43,11 +43,11 @@ class Lendable(Viewable[P]):
             OwnershipError: the tensor cannot be read.
         """
         facts = self.facts
-        who = holder("the borrow")
+        holder = holder_here("the borrow")
         return TensorView(
             self.storage,
             with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True),
-            self.claim(who, write=False),
+            self.claim(holder, write=False),
         )
 
     def dup(self) -> DeviceOp[Tensor]:
@@ -65,11 +65,11 @@ class Readable(Lendable["TensorView"]):
 
     __slots__ = ()
 
-    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
+    def _part(self, holder: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
         return TensorView(
             self.storage,
             with_layout(self.storage, self.facts, layout, readonly=True),
-            self.claim(who, write=False),
+            self.claim(holder, write=False),
         )
 
 
@@ -200,37 +200,35 @@ class Tensor(Readable, Shares["SharedTensor"]):
 
     # Moves
 
-    def move(self, who: Holder) -> Tensor:
+    def move(self, holder: Holder) -> Tensor:
         """Return the same tensor for a new owner; this object is moved.
 
         Args:
-            who: the new owner, for messages.
+            holder: the new owner, for messages.
 
         Raises:
             UseAfterMoveError: it was moved before.
             BorrowError: it is leased.
         """
         with LOCK:
-            self.require(who)
-            self.lease.move(who)
-            self._moved, self.usable = who, False
+            self.require(holder)
+            self.lease.move(holder)
+            self._moved, self.usable = holder, False
         return self._of(self.storage, self.facts)
 
-    def hold(self, number: int, who: Holder, *, write: bool) -> None:
+    def hold(self, number: int, holder: Holder, *, write: bool) -> None:
         """Claim all of it for an op; until the op has run, no other use is allowed."""
         lease = self.lease
         if lease.taken or not self.usable:
-            if self.usable and any(claim.who is who for claim in lease.claims):
-                what = (
-                    f"{who} cannot take {self.noun} twice: it moves in with the first of its places"
-                )
+            if self.usable and any(claim.holder is holder for claim in lease.claims):
+                message = f"{holder} cannot take {self.noun} twice: it moves in with the first of its places"
                 fix = "share() it, or pass a view, to read it in several places"
-                raise UseAfterMoveError(what, fix=fix)
-            self.require(who)
-            lease.require_free(who)
+                raise UseAfterMoveError(message, fix=fix)
+            self.require(holder)
+            lease.require_free(holder)
         if write:
-            self.require_mutable(who)
-        lease.taken[number] = Claim(who, writes=True, moved=True)
+            self.require_mutable(holder)
+        lease.taken[number] = Claim(holder, writes=True, moved=True)
 
     def reshape(self, *shape: Any) -> Tensor:
         """Return the same memory in another shape; this object is moved.
@@ -243,7 +241,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         """
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
         checked_packing(self.dtype, new)
-        moved = self.move(holder("reshape"))
+        moved = self.move(holder_here("reshape"))
         return self._of(
             moved.storage, facts_of(moved.storage, new, self.dtype, start=self.facts.ptr)
         )
@@ -257,7 +255,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
             OwnershipError: it is not free to move.
         """
         facts = recast(self.facts, self.storage, dtype_name(dtype), shape)
-        return self._of(self.move(holder("reinterpret")).storage, facts)
+        return self._of(self.move(holder_here("reinterpret")).storage, facts)
 
     def share(self) -> SharedTensor:
         """Return the same tensor for many readers and no writer; this object is moved.
@@ -265,7 +263,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         Raises:
             OwnershipError: it is not free to move.
         """
-        return SharedTensor(self.move(holder("share")).storage, self.facts)
+        return SharedTensor(self.move(holder_here("share")).storage, self.facts)
 
     def partition(self, *tile: Any) -> Partition[Tensor]:
         """Cut it into tiles that a kernel writes, one per block.
@@ -276,8 +274,8 @@ class Tensor(Readable, Shares["SharedTensor"]):
             TensorError: the tile has another rank, or an extent below 1.
             OwnershipError: it is not free to move.
         """
-        who = self._cutting(tile, "the partition")
-        return Partition(self.move(who), tile)
+        holder = self._cutting(tile, "the partition")
+        return Partition(self.move(holder), tile)
 
     def partition_prefix(self, *tile: Any) -> Partition[Tensor]:
         """Partition it for kernels with fewer blocks, which write the first tiles.
@@ -286,8 +284,8 @@ class Tensor(Readable, Shares["SharedTensor"]):
             TensorError: the tile has another rank, or an extent below 1.
             OwnershipError: it is not free to move.
         """
-        who = self._cutting(tile, "the partition")
-        return Partition(self.move(who), tile, prefix=True)
+        holder = self._cutting(tile, "the partition")
+        return Partition(self.move(holder), tile, prefix=True)
 
     # Borrows
 
@@ -299,10 +297,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
         Raises:
             OwnershipError: it was moved, or it is leased.
         """
-        who = holder("the mutable borrow")
-        self.require(who)
-        self.require_mutable(who)
-        return TensorMut(self.storage, self.facts, self.claim(who, write=True))
+        holder = holder_here("the mutable borrow")
+        self.require(holder)
+        self.require_mutable(holder)
+        return TensorMut(self.storage, self.facts, self.claim(holder, write=True))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
         """Cut it into tiles in place.
@@ -313,18 +311,18 @@ class Tensor(Readable, Shares["SharedTensor"]):
             TensorError: the tile has another rank, or an extent below 1.
             OwnershipError: it was moved, or it is leased.
         """
-        who = self._cutting(tile, "the partition in place")
-        return Partition(TensorMut(self.storage, self.facts, self.claim(who, write=True)), tile)
+        holder = self._cutting(tile, "the partition in place")
+        return Partition(TensorMut(self.storage, self.facts, self.claim(holder, write=True)), tile)
 
-    def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
+    def _cutting(self, tile: tuple[Any, ...], name: str) -> Holder:
         """Check that the tensor can be cut; return the holder of the partition."""
         Partition.check(self, tile)
-        who = holder(what)
-        self.require(who)
-        self.require_mutable(who)
-        return who
+        holder = holder_here(name)
+        self.require(holder)
+        self.require_mutable(holder)
+        return holder
 
-    def require(self, who: Holder) -> None:
+    def require(self, holder: Holder) -> None:
         """Check that it was not moved, and is not owned by an op that has not run.
 
         Raises:
@@ -332,8 +330,8 @@ class Tensor(Readable, Shares["SharedTensor"]):
         """
         if not self.usable:
             assert self._moved is not None
-            raise moved_error(who, self._moved)
-        self.lease.require(who)
+            raise moved_error(holder, self._moved)
+        self.lease.require(holder)
 
     def _state(self) -> str:
         return f", moved into {self._moved}" if self._moved else ""
@@ -359,12 +357,12 @@ class TensorMut(Borrow, Lendable["TensorMut"]):
             BorrowError: the borrow has ended, or is leased itself.
         """
         Partition.check(self, tile)
-        who = holder("the partition in place")
-        return Partition(TensorMut(self.storage, self.facts, self.lease.write(who)), tile)
+        holder = holder_here("the partition in place")
+        return Partition(TensorMut(self.storage, self.facts, self.lease.write(holder)), tile)
 
-    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorMut:
+    def _part(self, holder: Holder, layout: tuple[Shape, Shape, int]) -> TensorMut:
         facts = with_layout(self.storage, self.facts, layout, readonly=False)
-        return TensorMut(self.storage, facts, self.lease.write(who, part=facts))
+        return TensorMut(self.storage, facts, self.lease.write(holder, part=facts))
 
 
 class SharedTensor(Readable):
@@ -390,7 +388,7 @@ class SharedTensor(Readable):
         self._owners = {} if owners is None else owners
         self._number = next(_NUMBERS)
         self._gone: Holder | None = None
-        self._owners[self._number] = holder("the shared tensor")
+        self._owners[self._number] = holder_here("the shared tensor")
 
     @property
     def owners(self) -> int:
@@ -403,7 +401,7 @@ class SharedTensor(Readable):
         Raises:
             UseAfterMoveError: this object is no owner any more.
         """
-        self.require(holder("clone"))
+        self.require(holder_here("clone"))
         return SharedTensor(self.storage, self.facts, self._owners)
 
     def reshape(self, *shape: Any) -> SharedTensor:
@@ -412,7 +410,7 @@ class SharedTensor(Readable):
         Raises:
             TensorError: the number of elements differs, or the tensor is not contiguous.
         """
-        self.require(holder("reshape"))
+        self.require(holder_here("reshape"))
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
         return SharedTensor(
             self.storage,
@@ -427,7 +425,7 @@ class SharedTensor(Readable):
             TensorError: the number of bytes differs, the tensor is not contiguous, or it is not
                 aligned to the elements.
         """
-        self.require(holder("reinterpret"))
+        self.require(holder_here("reinterpret"))
         return SharedTensor(
             self.storage, recast(self.facts, self.storage, dtype_name(dtype), shape), self._owners
         )
@@ -439,20 +437,20 @@ class SharedTensor(Readable):
             OwnershipError: there are other owners, or readers.
             UseAfterMoveError: this object is no owner any more.
         """
-        return self._unwrap(holder("try_unwrap"))
+        return self._unwrap(holder_here("try_unwrap"))
 
-    def _unwrap(self, who: Holder) -> Tensor:
+    def _unwrap(self, holder: Holder) -> Tensor:
         with LOCK:
-            self.require(who)
+            self.require(holder)
             owners = self._owners.copy()  # an atomic copy, because owners leave without the lock
             others = [owner for number, owner in owners.items() if number != self._number]
             if others:
                 listed = ", ".join(str(owner) for owner in others[:3])
-                what = f"{who} cannot take the tensor: it has {len(others) + 1} owners, among them {listed}"
-                raise OwnershipError(what, fix="drop() the others first")
-            self.lease.require_free(who, "taken by")
-            self.lease.move(who)
-            self._leave(who)
+                message = f"{holder} cannot take the tensor: it has {len(others) + 1} owners, among them {listed}"
+                raise OwnershipError(message, fix="drop() the others first")
+            self.lease.require_free(holder, "taken by")
+            self.lease.move(holder)
+            self._leave(holder)
         facts = self.facts
         return Tensor(self.storage, facts.shape, facts.dtype, facts.stride, address=facts.ptr)
 
@@ -464,14 +462,14 @@ class SharedTensor(Readable):
             TensorError: the tile does not fit.
         """
         Partition.check(self, tile)
-        return Partition(self._unwrap(holder("try_partition")), tile)
+        return Partition(self._unwrap(holder_here("try_partition")), tile)
 
     def drop(self) -> None:
         """Give up ownership. Further calls do nothing."""
         if self._gone is None:
-            self._leave(holder("drop"))
+            self._leave(holder_here("drop"))
 
-    def require(self, who: Holder) -> None:
+    def require(self, holder: Holder) -> None:
         """Check that this object is an owner.
 
         Raises:
@@ -479,12 +477,12 @@ class SharedTensor(Readable):
         """
         if self._gone is not None:
             raise UseAfterMoveError(
-                f"{who} cannot use the shared tensor: it went into {self._gone}",
+                f"{holder} cannot use the shared tensor: it went into {self._gone}",
                 fix=hinted("clone() it before"),
             )
 
-    def _leave(self, who: Holder) -> None:
-        self._gone = who
+    def _leave(self, holder: Holder) -> None:
+        self._gone = holder
         self.usable = False
         self._owners.pop(self._number, None)
 

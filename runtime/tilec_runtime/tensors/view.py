@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tilec_runtime.device.layout import Shape, contiguous_stride
 from tilec_runtime.tensors.described import ranges_of
 from tilec_runtime.tensors.interop import Exchanged
-from tilec_runtime.tensors.lease import Holder, holder
+from tilec_runtime.tensors.lease import Holder, holder_here
 from tilec_runtime.tensors.shapes import reshaped, sliced
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Viewable(Exchanged, Generic[P]):
         """
         facts = self.facts
         new = reshaped(facts.shape, facts.stride, _one(shape))
-        return self._part(holder("the view"), (new, contiguous_stride(new), 0))
+        return self._part(holder_here("the view"), (new, contiguous_stride(new), 0))
 
     def slice(self, *ranges: Any) -> P:
         """Return a rectangular part, without a copy.
@@ -60,17 +60,17 @@ class Viewable(Exchanged, Generic[P]):
             OwnershipError: the tensor cannot be used.
         """
         facts = self.facts
-        return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
+        return self._part(holder_here("the slice"), sliced(facts.shape, facts.stride, index))
 
     # `1 in t` would compare the number with slices, which are never equal to it.
     __contains__ = None
 
     def __iter__(self) -> Iterator[P]:
         """Iterate over slices along the first dimension."""
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     @abstractmethod
-    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> P:
+    def _part(self, holder: Holder, layout: tuple[Shape, Shape, int]) -> P:
         """Return a view with this shape, strides and offset, and its claim."""
 
 

@@ -106,10 +106,10 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
             before[these] = _chain(memory, int(index[these[0]]), values[these], ufunc)
         return before
     for these in groups.rounds():
-        places = index[these]
-        current = memory[places]
+        addresses = index[these]
+        current = memory[addresses]
         before[these] = current
-        memory[places] = ufunc(current, values[these])
+        memory[addresses] = ufunc(current, values[these])
     return before
 
 
@@ -141,20 +141,20 @@ def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) 
     else:
         rounds = Groups.of(index).rounds()
     for these in rounds:
-        places = index[these]
-        current = memory[places]
+        addresses = index[these]
+        current = memory[addresses]
         before[these] = current
-        memory[places] = np.where(current == compare[these], values.view(bits)[these], current)
+        memory[addresses] = np.where(current == compare[these], values.view(bits)[these], current)
     return before.view(values.dtype)
 
 
-def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
+def _chain(memory: Array, address: int, values: Array, ufunc: Any) -> Array:
     """Apply all updates of one element."""
     steps = np.empty(len(values) + 1, values.dtype)
-    steps[0] = memory[place]
+    steps[0] = memory[address]
     steps[1:] = values
     ufunc.accumulate(steps, out=steps)
-    memory[place] = steps[-1]
+    memory[address] = steps[-1]
     return steps[:-1]
 
 
@@ -167,12 +167,12 @@ def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: An
     inverse = _INVERSES[ufunc]
     ordered = values[groups.order]
     totals = ufunc.accumulate(ordered)
-    places = index[groups.order[groups.starts]]
-    first = memory[places]
+    addresses = index[groups.order[groups.starts]]
+    first = memory[addresses]
     earlier = inverse(totals[groups.starts], ordered[groups.starts])
     # The earlier value of each element, less the total of the groups before its own.
     offsets = inverse(first, earlier)
-    memory[places] = ufunc(offsets, totals[groups.starts + groups.counts - 1])
+    memory[addresses] = ufunc(offsets, totals[groups.starts + groups.counts - 1])
     before = np.empty_like(values)
     before[groups.order] = inverse(ufunc(totals, np.repeat(offsets, groups.counts)), ordered)
     return before
@@ -184,10 +184,10 @@ def _exchange(memory: Array, index: Rows, values: Array) -> Array:
     ordered = values[groups.order]
     shifted = np.empty_like(ordered)
     shifted[1:] = ordered[:-1]
-    places = index[groups.order[groups.starts]]
-    shifted[groups.starts] = memory[places]
+    addresses = index[groups.order[groups.starts]]
+    shifted[groups.starts] = memory[addresses]
     before[groups.order] = shifted
-    memory[places] = ordered[groups.starts + groups.counts - 1]
+    memory[addresses] = ordered[groups.starts + groups.counts - 1]
     return before
 
 

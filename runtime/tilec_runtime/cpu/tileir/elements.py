@@ -301,16 +301,16 @@ class Garbage:
 
 
 @functools.lru_cache(maxsize=64)
-def _pattern(layout: Layout, shape: tuple[int, ...], turn: int) -> Array:
+def _pattern(layout: Layout, shape: tuple[int, ...], rotation: int) -> Array:
     """Fill a tile with the hostile values of a type in turn, or with one value.
 
     Rows of a pattern are shifted copies, since extents are powers of 2 and there are three values.
     """
     hostile = layout.hostile()
     values = (
-        np.roll(hostile, -turn)
-        if turn < ROTATIONS
-        else (hostile[1:2], layout.one())[turn - ROTATIONS]
+        np.roll(hostile, -rotation)
+        if rotation < ROTATIONS
+        else (hostile[1:2], layout.one())[rotation - ROTATIONS]
     )
     pattern = np.resize(values, (1, *shape))
     pattern.flags.writeable = False

@@ -217,12 +217,12 @@ def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> t
             f"{kernel}: {len(arguments)} arguments for {len(parameters)} parameters", kernel=kernel
         )
     return tuple(
-        _held(parameter, value, place, kernel)
-        for place, (parameter, value) in enumerate(zip(parameters, arguments, strict=True))
+        _held(parameter, value, index, kernel)
+        for index, (parameter, value) in enumerate(zip(parameters, arguments, strict=True))
     )
 
 
-def _held(parameter: Value, value: Any, place: int, kernel: str) -> Array:
+def _held(parameter: Value, value: Any, index: int, kernel: str) -> Array:
     kind = parameter.type
     element = kind.element if isinstance(kind, Tile) else kind
     assert isinstance(element, Scalar | Pointer)
@@ -240,7 +240,7 @@ def _held(parameter: Value, value: Any, place: int, kernel: str) -> Array:
         )
     except (TypeError, ValueError, OverflowError) as exc:
         raise ArgumentError(
-            f"{kernel}: argument {place} is {value!r}, which the parameter cannot hold: {exc}",
+            f"{kernel}: argument {index} is {value!r}, which the parameter cannot hold: {exc}",
             kernel=kernel,
         ) from exc
 

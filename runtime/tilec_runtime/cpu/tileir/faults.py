@@ -23,31 +23,33 @@ def location(op: Op) -> Location | None:
     )
 
 
-def outside(told: Outside, size: int) -> NoReturn:
+def outside(access: Outside, size: int) -> NoReturn:
     """Raise the error for the first of the elements out of bounds."""
-    address, block = int(told.addresses[0]), told.frame.place(int(told.rows[0]))
-    near = told.frame.launch.memory.nearest(address)
+    address, block = int(access.addresses[0]), access.frame.place(int(access.rows[0]))
+    near = access.frame.launch.memory.nearest(address)
     name = near.name if near is not None else ""
-    if told.index is not None and told.shape is not None:
-        index = tuple(int(item) for item in told.index[0])
-        shape = tuple(int(item) for item in told.shape[0])
-        what = f"element {_tuple(index)} of a view with extents {_tuple(shape)}"
-        if told.promised:
-            what += ", though it is declared in bounds"
+    if access.index is not None and access.shape is not None:
+        index = tuple(int(item) for item in access.index[0])
+        shape = tuple(int(item) for item in access.shape[0])
+        message = f"element {_tuple(index)} of a view with extents {_tuple(shape)}"
+        if access.promised:
+            message += ", though it is declared in bounds"
             cause = (
                 "the load or store was told not to check bounds, and its tile goes past the tensor"
             )
             fix = "check bounds, or launch only blocks whose tiles lie inside the tensor"
         else:
-            what += f", which {_beside(near, address, size)}"
+            message += f", which {_beside(near, address, size)}"
             cause = "the extents or strides that the view was made with describe more memory than the parameter has"
             fix = "pass the array's own shape and strides to the kernel"
     else:
         index = near.element(address - near.address) if near is not None else ()
-        what = f"address {address:#x}, which {_beside(near, address, size)}"
+        message = f"address {address:#x}, which {_beside(near, address, size)}"
         cause = "an index is out of range, or a mask lets it through"
         fix = f"compare the index with the number of elements; {_CHECK}"
-    raise _fault(told.frame, told.op, f"{_VERBS[told.kind]} {what}", block, name, index, cause, fix)
+    raise _fault(
+        access.frame, access.op, f"{_VERBS[access.kind]} {message}", block, name, index, cause, fix
+    )
 
 
 def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) -> NoReturn:
@@ -56,13 +58,13 @@ def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) 
     address = int(addresses[where])
     near = frame.launch.memory.find(address)
     name = near.name if near is not None else ""
-    what = f"is given address {address:#x}, which is no multiple of the element's {size} bytes"
+    message = f"is given address {address:#x}, which is no multiple of the element's {size} bytes"
     if near is not None:
-        what += f" (byte {address - near.address} of {near.name})"
+        message += f" (byte {address - near.address} of {near.name})"
     cause = "the pointer was converted from one to smaller elements, or the array does not start at an element's address"
     fix = "start at a multiple of the element's size"
     index = near.element(address - near.address) if near is not None else ()
-    raise _fault(frame, op, what, frame.place(int(where[0])), name, index, cause, fix)
+    raise _fault(frame, op, message, frame.place(int(where[0])), name, index, cause, fix)
 
 
 def forbidden(
@@ -71,16 +73,16 @@ def forbidden(
     """Raise the error for a store to read-only memory."""
     where = _first(np.ones(offsets.shape, np.bool_) if mask is None else mask)
     index = region.element(int(offsets[where]))
-    what = f"writes element {_tuple(index)} of {region.name}, which may only be read"
+    message = f"writes element {_tuple(index)} of {region.name}, which may only be read"
     cause = "the array is read-only, or the variable is constant"
     fix = "pass a writable array, or store to another parameter"
-    raise _fault(frame, op, what, frame.place(int(where[0])), region.name, index, cause, fix)
+    raise _fault(frame, op, message, frame.place(int(where[0])), region.name, index, cause, fix)
 
 
 def _fault(
     frame: Frame,
     op: Op,
-    what: str,
+    message: str,
     block: tuple[int, int, int],
     name: str,
     index: tuple[int, ...],
@@ -88,7 +90,7 @@ def _fault(
     fix: str,
 ) -> FaultError:
     return FaultError(
-        f"{frame.launch.kernel}: {op.name} {what}, in block {block}",
+        f"{frame.launch.kernel}: {op.name} {message}, in block {block}",
         cause=cause,
         fix=fix,
         kernel=frame.launch.kernel,
@@ -123,13 +125,13 @@ def _first(which: Array) -> tuple[Any, ...]:
 
 
 def fault(
-    op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = ""
+    op: Op, frame: Frame, row: int, message: str, *, cause: str = "", fix: str = ""
 ) -> FaultError:
-    """Return an error of one block; `what` follows kernel, operation and block in the message."""
+    """Return an error of one block; `message` follows kernel, operation and block in the message."""
     block = frame.place(row)
     kernel = frame.launch.kernel
     return FaultError(
-        f"{kernel}: {op.name} in block {block}: {what}",
+        f"{kernel}: {op.name} in block {block}: {message}",
         cause=cause,
         fix=fix,
         kernel=kernel,

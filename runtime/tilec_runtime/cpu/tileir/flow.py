@@ -85,7 +85,7 @@ class Indexed:
 def indexed_accesses(function: Function) -> Mapping[int, Indexed]:
     """Return the accesses by indices; keys are the numbers of their operations."""
     makers = {result.index: op for op in function.walk() for result in op.results}
-    parameters = {value.index: place for place, value in enumerate(function.body.args)}
+    parameters = {value.index: index for index, value in enumerate(function.body.args)}
     accesses: dict[int, Indexed] = {}
     for op in function.walk():
         pointers = next((op.operands[name][0] for name in _POINTERS if op.operands.get(name)), None)

@@ -257,7 +257,7 @@ class Frame:
     def say(self) -> None:
         """Output the printed text, by block in the order of the batch."""
         if self.batch.printed:
-            order = {block: place for place, block in enumerate(self.blocks.tolist())}
+            order = {block: index for index, block in enumerate(self.blocks.tolist())}
             texts = [
                 text for _, text in sorted(self.batch.printed, key=lambda piece: order[piece[0]])
             ]

@@ -199,8 +199,8 @@ def wrapped(name: str, promise: Overflow, kind: Scalar, result: Scalar, *tiles: 
             least, most = _range(result, is_signed)
             # The shift amount is unsigned even if the shifted value is signed.
             read = [
-                _read(held, kind, is_signed and not (name == "shli" and place))
-                for place, held in enumerate(tiles)
+                _read(held, kind, is_signed and not (name == "shli" and index))
+                for index, held in enumerate(tiles)
             ]
             wraps |= _beyond(_MADE[name], least, most, shape, read)
     return wraps

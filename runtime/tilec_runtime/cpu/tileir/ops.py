@@ -96,9 +96,9 @@ class OpSpec:
 
 
 def _operands(text: str) -> tuple[OperandSpec, ...]:
-    marks = {"?": Arity.OPTIONAL, "*": Arity.MANY, "+": Arity.REST}
+    suffixes = {"?": Arity.OPTIONAL, "*": Arity.MANY, "+": Arity.REST}
     return tuple(
-        OperandSpec(word.rstrip("?*+"), marks.get(word[-1], Arity.ONE)) for word in text.split()
+        OperandSpec(word.rstrip("?*+"), suffixes.get(word[-1], Arity.ONE)) for word in text.split()
     )
 
 

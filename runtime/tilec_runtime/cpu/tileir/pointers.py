@@ -43,8 +43,8 @@ def garbage_of(op: Op, form: Layout) -> Garbage:
 
 def first_address(elements: Elements) -> int:
     """Return the address of the first element that is not masked, or of the first if all are."""
-    place = 0 if elements.mask is None else int(elements.mask.argmax())
-    return int(elements.addresses.reshape(-1)[place]) & ~UPPER
+    first = 0 if elements.mask is None else int(elements.mask.argmax())
+    return int(elements.addresses.reshape(-1)[first]) & ~UPPER
 
 
 def _offset(op: Op, _bodies: Callable[[Block], Body]) -> Step:
@@ -110,7 +110,7 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             region.itemsize = element.size
             frame.batch.regions.append(region)
             known.update(
-                (block, region.address + place * apart) for place, block in enumerate(fresh)
+                (block, region.address + index * apart) for index, block in enumerate(fresh)
             )
         frame.set(result, np.array([known[block] for block in blocks], np.int64))
 

@@ -128,12 +128,12 @@ def _entry(module: Module, entry: str) -> Function:
     if not entry and len(entries) == 1:
         return next(iter(entries.values()))
     names = ", ".join(sorted(entries)) or "none"
-    what = (
+    message = (
         f"no kernel {entry} in this Tile IR"
         if entry
         else f"{len(entries)} kernels in this Tile IR, and no name says which"
     )
-    raise TileIRError(what, fix=f"kernels that it has: {names}")
+    raise TileIRError(message, fix=f"kernels that it has: {names}")
 
 
 class _Coder:
@@ -151,7 +151,7 @@ class _Coder:
         ops: dict[Step, Op] = {}
         dead = {} if self._watch else _last_uses(block)
         *body, last = block.ops
-        for place, op in enumerate(body):
+        for index, op in enumerate(body):
             control = self._control(op)
             if control is None:
                 step = BINDERS[op.name](op, body_of)
@@ -163,8 +163,8 @@ class _Coder:
             if control is not None:
                 parts.append((tuple(steps), control))
                 steps = []
-            if place in dead:
-                steps.append(_forgetting(dead[place], self._kept))
+            if index in dead:
+                steps.append(_forgetting(dead[index], self._kept))
         return Code(
             [*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops
         )

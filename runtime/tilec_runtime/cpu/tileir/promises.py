@@ -42,9 +42,9 @@ def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         if observer is not None and observer.asserted(op, frame, failed):
             return
         row = int(np.flatnonzero(failed)[0])
-        places = np.argwhere(~held[row if held.shape[0] > 1 else 0])
+        failures = np.argwhere(~held[row if held.shape[0] > 1 else 0])
         where = (
-            f", first for element {tuple(int(place) for place in places[0])} of its tile"
+            f", first for element {tuple(int(index) for index in failures[0])} of its tile"
             if held.ndim > 1
             else ""
         )
@@ -112,8 +112,8 @@ def _off_run(held: Array, divisor: int, every: int, axis: int, step: int) -> Arr
     The first element of a run is divisible, and each other one follows its predecessor.
     """
     values = np.moveaxis(held.astype(np.int64), axis, -1)
-    place = np.arange(values.shape[-1]) % every
-    first = values - place * step
+    offset = np.arange(values.shape[-1]) % every
+    first = values - offset * step
     leader = np.take(values, np.arange(values.shape[-1]) // every * every, axis=-1)
     bad: Array = (first != leader) | (_remainder(leader, divisor) != 0)
     return bad
@@ -229,8 +229,8 @@ def _tile(held: Array, show: _Show) -> str:
     return f"[{', '.join(_tile(part, show) for part in held)}]"
 
 
-def _wrong(op: Op, what: str) -> TileIRError:
-    return TileIRError(f"print_tko {what}: {op.attributes['text']!r}", location=location(op))
+def _wrong(op: Op, fault: str) -> TileIRError:
+    return TileIRError(f"print_tko {fault}: {op.attributes['text']!r}", location=location(op))
 
 
 BINDERS: dict[str, Binder] = {"assert": _assert, "assume": _assume, "print_tko": _print}

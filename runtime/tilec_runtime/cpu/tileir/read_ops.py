@@ -176,7 +176,7 @@ class OpReader:
                 else "it is not known to this version of tilec"
             )
             raise cursor.fail(f"operation number {code}: {known}")
-        number, place = self._ops, self._located
+        number, loc_index = self._ops, self._located
         self._ops += 1
         self._located += 1
         cursor.spend(_OP_ITEMS)
@@ -186,7 +186,7 @@ class OpReader:
         operands = self._operands(spec, cursor, flags)
         regions = self._regions(spec, cursor, depth)
         results = self._define(types)
-        loc = self._locs[place] if place < len(self._locs) else None
+        loc = self._locs[loc_index] if loc_index < len(self._locs) else None
         return Op(
             name=spec.name,
             results=results,
@@ -222,7 +222,7 @@ class OpReader:
             raise cursor.fail(
                 f"{spec.name} has flags {bits:#x} that are not known to this version of tilec"
             )
-        return frozenset(name for place, name in enumerate(spec.flags) if bits >> place & 1)
+        return frozenset(name for index, name in enumerate(spec.flags) if bits >> index & 1)
 
     def _read_attributes(
         self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]

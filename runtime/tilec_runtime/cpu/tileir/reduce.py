@@ -43,13 +43,13 @@ def _bind(op: Op, bodies: Bodies) -> Step:
         if known is not None:
             tiles: tuple[Array, ...] = (frame.get(source),)
             turned = np.flip(tiles[0], axis) if backwards else tiles[0]
-            found: tuple[Array, ...] = (function(turned, axis),)
+            reduced: tuple[Array, ...] = (function(turned, axis),)
         else:
             tiles, combine = _region(op, body, frame)
-            found = by_pairs(
+            reduced = by_pairs(
                 tuple(np.flip(held, axis) for held in tiles) if backwards else tiles, axis, combine
             )
-        for result, held in zip(op.results, found, strict=True):
+        for result, held in zip(op.results, reduced, strict=True):
             frame.set(result, np.flip(held, axis) if backwards else held)
 
     return told(op, step)
@@ -186,10 +186,10 @@ def _region(op: Op, body: Body, frame: Frame) -> tuple[tuple[Array, ...], Pairwi
         shape = earlier[0].shape
         each = earlier[0].size // size
         inner = frame.narrow(np.repeat(np.arange(size), each))
-        for place, (before, after) in enumerate(zip(earlier, later, strict=True)):
-            inner.set(args[2 * place], after.reshape(-1))
-            inner.set(args[2 * place + 1], before.reshape(-1))
-        return tuple(whole(found, size * each).reshape(shape) for found in body(inner))
+        for index, (before, after) in enumerate(zip(earlier, later, strict=True)):
+            inner.set(args[2 * index], after.reshape(-1))
+            inner.set(args[2 * index + 1], before.reshape(-1))
+        return tuple(whole(value, size * each).reshape(shape) for value in body(inner))
 
     return tiles, combine
 

@@ -59,9 +59,9 @@ def kinds(op: Op, *refs: str) -> Iterator[tuple[str, Type]]:
     """Yield the names and types of all present values."""
     for ref in refs:
         operands = values(op, ref)
-        for place, value in enumerate(operands):
+        for index, value in enumerate(operands):
             yield (
-                f"{ref.lstrip('>') or 'result'}{f' {place}' if len(operands) > 1 else ''}",
+                f"{ref.lstrip('>') or 'result'}{f' {index}' if len(operands) > 1 else ''}",
                 value.type,
             )
 

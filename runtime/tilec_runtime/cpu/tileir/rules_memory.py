@@ -107,12 +107,12 @@ def _view(op: Op) -> str:
 
 def _index(view: PartitionView | StridedView | GatherScatterView, index: list[Type]) -> str:
     sparse = view.sparse_dim if isinstance(view, GatherScatterView) else -1
-    for place, kind in enumerate(index):
-        shape = (view.tile[place],) if place == sparse else ()
+    for position, kind in enumerate(index):
+        shape = (view.tile[position],) if position == sparse else ()
         if not isinstance(kind, Tile) or kind.element not in INTS or kind.shape != shape:
-            return f"index {place} is {type_text(kind)}, not {'a row of integers' if shape else 'an integer'}"
+            return f"index {position} is {type_text(kind)}, not {'a row of integers' if shape else 'an integer'}"
         if sparse < 0 and kind != index[0]:
-            return f"index {place} is {type_text(kind)}, but index 0 is {type_text(index[0])}"
+            return f"index {position} is {type_text(kind)}, but index 0 is {type_text(index[0])}"
     return ""
 
 

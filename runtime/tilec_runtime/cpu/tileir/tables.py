@@ -50,9 +50,9 @@ class Cursor:
         self.at = start
         self.end = len(data) if end is None else end
 
-    def fail(self, what: str) -> TileIRError:
+    def fail(self, fault: str) -> TileIRError:
         """Return the error for damage at this position."""
-        return damaged(f"{what} (in the {self.where} at byte {self.at})")
+        return damaged(f"{fault} (in the {self.where} at byte {self.at})")
 
     def byte(self) -> int:
         """Read one byte."""
@@ -142,9 +142,9 @@ CAUSE = "the file is damaged, cut short, or was not written by a Tile IR compile
 FIX = "build it again"
 
 
-def damaged(what: str) -> TileIRError:
+def damaged(fault: str) -> TileIRError:
     """Return the error for damaged Tile IR."""
-    return TileIRError(f"Tile IR cannot be read: {what}", cause=CAUSE, fix=FIX)
+    return TileIRError(f"Tile IR cannot be read: {fault}", cause=CAUSE, fix=FIX)
 
 
 _MAX_DEPTH = 64  # nesting depth of call sites; compilers stay far below
@@ -259,6 +259,6 @@ def _inlined(item: Cursor, callee: Loc | None, caller: Loc | None) -> Loc | None
         if len(chain) > _MAX_DEPTH:
             raise item.fail("debug locations are nested too deeply")
     item.spend(len(chain))
-    for place in reversed(chain):
-        caller = dataclasses.replace(place, caller=caller)
+    for frame_loc in reversed(chain):
+        caller = dataclasses.replace(frame_loc, caller=caller)
     return caller

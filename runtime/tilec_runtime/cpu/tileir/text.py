@@ -103,11 +103,11 @@ def place_text(loc: Loc | None) -> str:
 
     Columns count from 1.
     """
-    places = []
+    frames = []
     while loc is not None:
-        places.append(f"{loc.file}:{loc.line}:{loc.column + 1}")
+        frames.append(f"{loc.file}:{loc.line}:{loc.column + 1}")
         loc = loc.caller
-    return ", called at ".join(places)
+    return ", called at ".join(frames)
 
 
 class _Line(NamedTuple):
@@ -153,10 +153,10 @@ class _Printer:
 
     def _source(self, loc: Loc | None, indent: str) -> Iterator[_Line]:
         """Yield the source line of an operation if it differs from the last one."""
-        place = self._shown(loc)
-        if place is not None and (place.file, place.line) != self._line:
-            self._line = (place.file, place.line)
-            yield _Line(f"{indent}// {place.file}:{place.line} | {self._source_line(place)}")
+        shown = self._shown(loc)
+        if shown is not None and (shown.file, shown.line) != self._line:
+            self._line = (shown.file, shown.line)
+            yield _Line(f"{indent}// {shown.file}:{shown.line} | {self._source_line(shown)}")
 
     def _shown(self, loc: Loc | None) -> Loc | None:
         """Return the innermost location with a known source line: the operation's or a caller's."""
@@ -358,18 +358,18 @@ def _constant(kind: Tile, data: bytes) -> str:
     return f"<{type_text(kind.element)}: {listed}, ... {shown.size} in all>"
 
 
-def _alike(found: Array) -> bool:
+def _alike(array: Array) -> bool:
     # Compare bits, so that NaNs are equal and -0 differs from +0.
-    raw = np.ascontiguousarray(found).reshape(-1).view(np.uint8).reshape(found.size, -1)
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
     return bool((raw == raw[0]).all())
 
 
-def _nested(found: Array) -> str:
-    return f"[{', '.join(_nested(part) for part in found)}]" if found.ndim else _element(found)
+def _nested(array: Array) -> str:
+    return f"[{', '.join(_nested(part) for part in array)}]" if array.ndim else _element(array)
 
 
-def _element(found: Array) -> str:
-    item = found.reshape(())
+def _element(array: Array) -> str:
+    item = array.reshape(())
     return str(bool(item)).lower() if item.dtype == np.bool_ else str(item)
 
 

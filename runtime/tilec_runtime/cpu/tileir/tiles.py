@@ -76,8 +76,8 @@ class TilePlan:
         loaded = np.full((self.rows, *self.tile), padding, dtype)
         for box, region in zip(self.boxes, self.regions, strict=True):
             window, index = _window(box, region, self.strides, dtype)
-            place = (box.rows, *(box.part or ()))
-            loaded[place] = window if index is None else window[index]
+            cells = (box.rows, *(box.part or ()))
+            loaded[cells] = window if index is None else window[index]
         return loaded
 
     def store(self, raw: Array) -> None:
@@ -94,8 +94,8 @@ class TilePlan:
             if len(box.addresses) == 1:
                 part = part[-1:]
             if box.part is not None:
-                place = (slice(None), *box.part)
-                part = part[place]
+                cells = (slice(None), *box.part)
+                part = part[cells]
             window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
             window.transpose(order)[... if index is None else index] = part.transpose(order)
 
@@ -108,8 +108,8 @@ class TilePlan:
         for box, region in zip(self.boxes, self.regions, strict=True):
             part = raw[box.rows] if self.rows > 1 else raw
             if box.part is not None:
-                place = (slice(None), *box.part)
-                part = part[place]
+                cells = (slice(None), *box.part)
+                part = part[cells]
             window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
             if index is None and len(window) == len(part):
                 window[...] = combine(window, part)

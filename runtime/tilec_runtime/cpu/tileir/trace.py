@@ -280,8 +280,8 @@ class Stepper:
         `file` may be the end of the file's path.
         """
         for executed in self:
-            place = executed.op.loc
-            if place is not None and place.line == line and place.file.endswith(file):
+            loc = executed.op.loc
+            if loc is not None and loc.line == line and loc.file.endswith(file):
                 return executed
         return None
 
@@ -336,7 +336,7 @@ def step(
     return Stepper(program, arguments, _triple("grid", grid, 1), memory, blocks, options)
 
 
-def _triple(what: str, given: Any, rest: int) -> Coordinates:
+def _triple(subject: str, given: Any, rest: int) -> Coordinates:
     """Return the three numbers of a grid or a block; missing ones are filled in."""
     numbers = list(given) if isinstance(given, list | tuple) else [given]
     whole = all(
@@ -344,7 +344,7 @@ def _triple(what: str, given: Any, rest: int) -> Coordinates:
     )
     if not whole or not 1 <= len(numbers) <= 3:
         raise ArgumentError(
-            f"{what} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)"
+            f"{subject} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)"
         )
     x, y, z = (*map(int, numbers), rest, rest)[:3]
     return x, y, z
@@ -397,7 +397,7 @@ def _alone(held: Any) -> Any:
 
 def _number(block: Coordinates, grid: Grid) -> int:
     if len(block) != len(grid) or not all(
-        0 <= place < extent for place, extent in zip(block, grid, strict=True)
+        0 <= index < extent for index, extent in zip(block, grid, strict=True)
     ):
         count = math.prod(grid)
         raise CallError(

@@ -87,7 +87,7 @@ def take_turns(
 def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
     """Run every block that is due; return whether any made progress."""
     neighbours = {
-        id(turn): flight[max(0, place - 1) : place + 2] for place, turn in enumerate(flight)
+        id(turn): flight[max(0, index - 1) : index + 2] for index, turn in enumerate(flight)
     }
     pending = collections.deque(turn for turn in turns if turn.due <= number)
     moved = False

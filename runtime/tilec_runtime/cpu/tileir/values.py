@@ -227,20 +227,20 @@ def elements(kind: Tile, data: bytes) -> Array:
     """
     assert isinstance(kind.element, Scalar)
     if kind.element is Scalar.I1:
-        found = _bits(math.prod(kind.shape), data)
+        bits = _bits(math.prod(kind.shape), data)
     elif kind.element is Scalar.TF32:
-        found = _tf32(data)
+        bits = _tf32(data)
     else:
         raw = np.frombuffer(data, np.dtype(f"<u{element_bytes(kind.element)}"))
-        found = (
+        bits = (
             _four_bits(raw, kind.element)
             if kind.element.bits == 4
             else raw.view(STORAGE[kind.element])
         )
     whole = (
-        found.reshape(kind.shape)
-        if found.size == math.prod(kind.shape)
-        else np.broadcast_to(found.reshape(()), kind.shape)
+        bits.reshape(kind.shape)
+        if bits.size == math.prod(kind.shape)
+        else np.broadcast_to(bits.reshape(()), kind.shape)
     )
     whole.flags.writeable = False
     return whole

@@ -144,8 +144,8 @@ def _function(function: Function, variables: Mapping[str, Global]) -> None:
 
 def _operation(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
     for rule in RULES[op.name]:
-        if what := rule(op):
-            raise _misfit(op, place, what)
+        if fault := rule(op):
+            raise _misfit(op, place, fault)
     if place.pure and op.name in _EFFECTS:
         raise _misfit(op, place, "it has effects, which the block of a reduction may not have")
     match op.name:
@@ -153,8 +153,8 @@ def _operation(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
             _global(op, place, variables)
         case "if" if any(region.args for region in op.regions):
             raise _misfit(op, place, "its blocks have arguments")
-        case "for" | "loop" if what := _moves(op):
-            raise _misfit(op, place, what)
+        case "for" | "loop" if fault := _moves(op):
+            raise _misfit(op, place, fault)
         case "for":
             bound = op.operand("lower").type
             if op.operand("upper").type != bound or op.operand("step").type != bound:
@@ -229,15 +229,15 @@ def _wanted(last: Op, place: _Place) -> Sequence[Value | Type]:
 def _same(
     op: Op,
     place: _Place,
-    what: str,
-    found: Sequence[Value | Type],
+    subject: str,
+    actual: Sequence[Value | Type],
     expected: Sequence[Value | Type],
 ) -> None:
-    if len(found) != len(expected) or any(
-        _type(a) != _type(b) for a, b in zip(found, expected, strict=True)
+    if len(actual) != len(expected) or any(
+        _type(a) != _type(b) for a, b in zip(actual, expected, strict=True)
     ):
         raise _misfit(
-            op, place, f"the {what} are ({_listed(found)}) instead of ({_listed(expected)})"
+            op, place, f"the {subject} are ({_listed(actual)}) instead of ({_listed(expected)})"
         )
 
 
@@ -245,15 +245,15 @@ def _type(item: Value | Type) -> Type:
     return item.type if isinstance(item, Value) else item
 
 
-def _listed(found: Sequence[Value | Type]) -> str:
-    shown = ", ".join(type_text(_type(item)) for item in found[:_SHOWN])
-    return f"{shown} and {len(found) - _SHOWN} more" if len(found) > _SHOWN else shown
+def _listed(values: Sequence[Value | Type]) -> str:
+    shown = ", ".join(type_text(_type(item)) for item in values[:_SHOWN])
+    return f"{shown} and {len(values) - _SHOWN} more" if len(values) > _SHOWN else shown
 
 
-def _misfit(op: Op, place: _Place, what: str) -> TileIRError:
+def _misfit(op: Op, place: _Place, fault: str) -> TileIRError:
     at = Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
     return TileIRError(
-        f"Tile IR does not fit together: operation {op.number} of {place.function.name}, {op.name}: {what}",
+        f"Tile IR does not fit together: operation {op.number} of {place.function.name}, {op.name}: {fault}",
         cause="the compiler that wrote it has a fault (tileiras and drivers refuse this too), or the file is damaged",
         fix=FIX,
         kernel=place.function.name,

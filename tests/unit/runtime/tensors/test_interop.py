@@ -120,7 +120,7 @@ def test_what_is_not_given_out(tensor: Make) -> None:
     view.release()
     with pytest.raises(BorrowError, match="has ended"):
         np.from_dlpack(view)
-    moved = t.move(Holder(what="the op"))
+    moved = t.move(Holder(name="the op"))
     for read in (np.from_dlpack, np.asarray):
         with pytest.raises(UseAfterMoveError, match="it was moved into the op"):
             read(t)

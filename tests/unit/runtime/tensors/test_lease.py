@@ -7,8 +7,8 @@ import gc
 from tilec_runtime.errors import Location
 from tilec_runtime.tensors.lease import Holder, Lease
 
-COPY = Holder(what="the copy", place=Location(file="app.py", line=3))
-ADD = Holder(what="the launch of add", place=Location(file="app.py", line=8))
+COPY = Holder(name="the copy", location=Location(file="app.py", line=3))
+ADD = Holder(name="the launch of add", location=Location(file="app.py", line=8))
 
 
 def test_the_collector_may_end_claims_while_they_are_listed() -> None:

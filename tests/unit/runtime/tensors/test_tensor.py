@@ -21,7 +21,7 @@ from tilec_runtime.tensors.lease import Holder
 from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
-OP = Holder(what="the op")
+OP = Holder(name="the op")
 
 
 # --- metadata

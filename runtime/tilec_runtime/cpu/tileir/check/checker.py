@@ -163,12 +163,12 @@ class Checker:
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
         """Report an assumption that the actual values violate."""
         row = int(np.flatnonzero(broken)[0])
-        parameter, what = self._promises.broken(op, frame, row)
+        parameter, reason = self._promises.broken(op, frame, row)
         self._add(
             (FindingKind.BROKEN_PROMISE, op.number),
             Finding(
                 kind=FindingKind.BROKEN_PROMISE,
-                what=what,
+                what=reason,
                 location=op.loc,
                 block=frame.place(row),
                 parameter=parameter,
@@ -191,13 +191,13 @@ class Checker:
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
         """Report an integer overflow in an operation that promises none."""
         values = self._promises.operands(op, frame, int(np.flatnonzero(wrapped)[0]))
-        what = f"{op.name} overflows where the kernel promises that it does not{values}"
+        message = f"{op.name} overflows where the kernel promises that it does not{values}"
         self._in_blocks(
             FindingKind.OVERFLOW,
             op,
             frame,
             wrapped,
-            what,
+            message,
             hint="compute in i64, or keep the values in range",
         )
 
@@ -207,8 +207,8 @@ class Checker:
             return
         bad = self._promises.not_finite(op, frame)
         if bad is not None and bad.any():
-            what = f"{op.name} gives a NaN or an infinity from finite numbers"
-            self._in_blocks(FindingKind.NOT_FINITE, op, frame, bad, what)
+            message = f"{op.name} gives a NaN or an infinity from finite numbers"
+            self._in_blocks(FindingKind.NOT_FINITE, op, frame, bad, message)
 
     def _shadow(self, region: MemoryRegion) -> Shadow:
         shadow = self._shadows.get(key(region))
@@ -281,7 +281,9 @@ class Checker:
         if home is None or off is None:
             return
         first = np.unravel_index(int(off.argmax()), off.shape)
-        index, where = self._extents.described(access, home, tuple(int(place) for place in first))
+        index, where = self._extents.described(
+            access, home, tuple(int(position) for position in first)
+        )
         self._add(
             (FindingKind.OUT_OF_BOUNDS, access.op.number, home.name, False),
             Finding(
@@ -335,8 +337,8 @@ class Checker:
         self._conflicts(access, shadow, touch, number, shadow.writer[touch.cells], shadow.write)
 
     def _against_readers(self, access: Access, shadow: Shadow, touch: Touch, number: int) -> None:
-        for who, which in ((shadow.reader, shadow.read), (shadow.reader_too, shadow.read_too)):
-            self._conflicts(access, shadow, touch, number, who[touch.cells], which)
+        for reader, which in ((shadow.reader, shadow.read), (shadow.reader_too, shadow.read_too)):
+            self._conflicts(access, shadow, touch, number, reader[touch.cells], which)
 
     def _conflicts(
         self,
