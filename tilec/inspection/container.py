@@ -50,11 +50,11 @@ def open_container(path: Path) -> Container:
     """Open the bundle in a file or directory.
 
     Args:
-        path: Path of a bundle, of a wheel, of a generated package's directory, or of an output
+        path: path of a bundle, of a wheel, of a generated package's directory, or of an output
             directory with one bundle.
 
     Raises:
-        BundleError: The path does not exist, contains no bundle or several, or the bundle is
+        BundleError: the path does not exist, contains no bundle or several, or the bundle is
             damaged.
     """
     if path.is_dir():
@@ -156,7 +156,7 @@ def _copy(path: Path, file: BinaryIO) -> int:
     """Copy the only bundle of a wheel into a file and return its size.
 
     Raises:
-        BundleError: The wheel is damaged, or contains no bundle or several.
+        BundleError: the wheel is damaged, or contains no bundle or several.
     """
     try:
         return _extract(path, file)

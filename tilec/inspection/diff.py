@@ -23,7 +23,7 @@ class Change:
     """A change that affects callers; it affects the whole package if `kernel` is empty.
 
     Attributes:
-        breaking: Whether a valid call may be rejected, or change its meaning.
+        breaking: whether a valid call may be rejected, or change its meaning.
     """
 
     what: str
@@ -75,14 +75,14 @@ class Difference:
     """All differences between two builds.
 
     Attributes:
-        old: Report of the old file.
-        new: Report of the new file.
-        changes: Changes that affect callers, breaking changes first.
-        images: Images that are in both bundles with different bytes.
-        added: Ids of images that only the new bundle has.
-        removed: Ids of images that only the old bundle has.
-        same: Number of equal images.
-        tools: Tools whose versions differ.
+        old: report of the old file.
+        new: report of the new file.
+        changes: changes that affect callers, breaking changes first.
+        images: images that are in both bundles with different bytes.
+        added: ids of images that only the new bundle has.
+        removed: ids of images that only the old bundle has.
+        same: number of equal images.
+        tools: tools whose versions differ.
     """
 
     old: Report

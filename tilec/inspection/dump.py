@@ -71,17 +71,17 @@ def dump(
     """Return the text of the one image that `select` names.
 
     Args:
-        bundle: Images to select from.
-        form: Form of the text.
-        select: Id of the image (`gemm-f16-BM128-sm_90`), or a glob that matches only this image.
+        bundle: images to select from.
+        form: form of the text.
+        select: id of the image (`gemm-f16-BM128-sm_90`), or a glob that matches only this image.
             Empty if there is only one image.
-        search: Places to search for the disassembler.
-        folder: Folder of the bundle's source files, if available, for source lines.
+        search: places to search for the disassembler.
+        folder: folder of the bundle's source files, if available, for source lines.
 
     Raises:
         UsageError: `select` names no such image, or several.
-        ToolchainError: The disassembler is missing, or cannot read the image.
-        BundleError: The image is damaged.
+        ToolchainError: the disassembler is missing, or cannot read the image.
+        BundleError: the image is damaged.
         TileIRError: Tile IR is damaged, or has an unknown operation.
     """
     name, image = pick(bundle, form, select)
@@ -102,16 +102,16 @@ def machine_code(
     """Return the disassembly of one entry point of a cubin.
 
     Args:
-        data: Bytes of the cubin.
-        symbol: Name of the entry point.
-        search: Places to search for the disassembler.
-        places: Whether to add source lines, if the cubin has them and nvdisasm is installed.
+        data: bytes of the cubin.
+        symbol: name of the entry point.
+        search: places to search for the disassembler.
+        places: whether to add source lines, if the cubin has them and nvdisasm is installed.
 
     Returns:
         Tool with version, and text.
 
     Raises:
-        ToolchainError: No disassembler is installed, or it cannot read the image.
+        ToolchainError: no disassembler is installed, or it cannot read the image.
     """
     tools = _disassemblers(data, symbol)
     if places:
@@ -128,12 +128,12 @@ def ptx_text(data: bytes, symbol: str, name: str) -> str:
     """Return the PTX of an image, without the entry points of other variants.
 
     Args:
-        data: Bytes of the image.
-        symbol: Entry point of the image.
-        name: Name of the image in messages.
+        data: bytes of the image.
+        symbol: entry point of the image.
+        name: name of the image in messages.
 
     Raises:
-        BundleError: The image is not text.
+        BundleError: the image is not text.
     """
     return _one_entry(_text(data, name), symbol)
 
@@ -198,7 +198,7 @@ def _text(data: bytes, name: str) -> str:
     """Return PTX as text; bytes that are not UTF-8, such as in comments, are escaped.
 
     Raises:
-        NotTextError: The data is not PTX.
+        NotTextError: the data is not PTX.
     """
     text = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
     if "\0" in text or ".version" not in text:

@@ -27,9 +27,9 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
     """Return the HTML file of a page; equal pages give equal bytes.
 
     Args:
-        page: Contents of the page.
-        amount: Function that formats a number of bytes.
-        title: Title of the document.
+        page: contents of the page.
+        amount: function that formats a number of bytes.
+        title: title of the document.
     """
     environment = page_environment("inspect")
     environment.filters["amount"] = amount

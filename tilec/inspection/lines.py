@@ -28,8 +28,8 @@ class Listing:
     """Code line by line.
 
     Attributes:
-        lines: Texts of the lines.
-        places: Source line of each line, followed by the lines of the inlined calls; empty if
+        lines: texts of the lines.
+        places: source line of each line, followed by the lines of the inlined calls; empty if
             unknown.
     """
 

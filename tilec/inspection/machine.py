@@ -79,8 +79,8 @@ def examine(search: ToolSearch, cache_dir: Path | None) -> Machine:
     """Examine this machine.
 
     Args:
-        search: Places to search for tools.
-        cache_dir: Directory of the cache, or None if the cache is off.
+        search: places to search for tools.
+        cache_dir: directory of the cache, or None if the cache is off.
     """
     tools = tuple(survey(search))
     packages = tuple(_package(name, use) for name, use in PACKAGES.items())
@@ -123,7 +123,7 @@ def _package(name: str, use: str) -> Package:
 
 
 def _unfit(name: str, installed: str) -> str:
-    """Return why a package's frontend rejects this version, or an empty text if it does not."""
+    """Return why a package's frontend rejects this version, or an empty string if it does not."""
     from tilec.frontends.simt import api as simt
     from tilec.frontends.tile.patches import TESTED
     from tilec.frontends.tools.packages import FIX, require_minor

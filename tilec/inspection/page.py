@@ -34,11 +34,11 @@ class Limits:
     """Limits of the code on a page.
 
     Attributes:
-        images: Maximum number of images whose code is read; the tables list all images.
-        disassembled: Maximum number of disassembled images. A disassembler takes 0.4 s for each,
+        images: maximum number of images whose code is read; the tables list all images.
+        disassembled: maximum number of disassembled images. A disassembler takes 0.4 s for each,
             mostly to start: two processes disassemble 16 images in 4 s.
-        bytes: Maximum size of embedded code and sources.
-        lines: Maximum number of lines of one image; the rest is cut off.
+        bytes: maximum size of embedded code and sources.
+        lines: maximum number of lines of one image; the rest is cut off.
     """
 
     images: int = 200
@@ -52,14 +52,14 @@ class PageImage:
     """One image on the page.
 
     Attributes:
-        id: Id of the image.
-        kernel: Kernel of the image.
-        variant: Variant of the image.
-        image: Row of the index.
-        held: Blocks that a multiprocessor can hold, if known.
-        code: Name of the embedded listing, or empty for none.
-        note: Reason why there is no listing, or why it is incomplete.
-        warnings: Reasons why the image is slow.
+        id: id of the image.
+        kernel: kernel of the image.
+        variant: variant of the image.
+        image: row of the index.
+        held: blocks that a multiprocessor can hold, if known.
+        code: name of the embedded listing, or empty for none.
+        note: reason why there is no listing, or why it is incomplete.
+        warnings: reasons why the image is slow.
     """
 
     id: str
@@ -92,12 +92,12 @@ class Page:
     """The contents of a page.
 
     Attributes:
-        report: Report of the inspected file.
-        images: All images.
-        files: Source files of the code on the page.
-        embedded: Texts by name, as gzip of JSON in base64.
-        left_out: Reason why code is missing, or empty if all code is on the page.
-        tool: Name and version of the disassembler.
+        report: report of the inspected file.
+        images: all images.
+        files: source files of the code on the page.
+        embedded: texts by name, as gzip of JSON in base64.
+        left_out: reason why code is missing, or empty if all code is on the page.
+        tool: name and version of the disassembler.
     """
 
     report: Report
@@ -123,16 +123,16 @@ def make_page(
     If a disassembler is missing or cannot read an image, the page says so.
 
     Args:
-        bundle: Images of the report.
-        report: Report to show.
-        search: Places to search for the disassembler.
-        folder: Folder of the bundle's source files, if available.
-        limits: Limits of the code on the page.
-        workers: Number of concurrent disassemblers.
-        on_image: Function that receives the id of each image before its code is read.
+        bundle: images of the report.
+        report: report to show.
+        search: places to search for the disassembler.
+        folder: folder of the bundle's source files, if available.
+        limits: limits of the code on the page.
+        workers: number of concurrent disassemblers.
+        on_image: function that receives the id of each image before its code is read.
 
     Raises:
-        BundleError: An image is damaged.
+        BundleError: an image is damaged.
     """
     rows = list(_rows(report))
     with ThreadPoolExecutor(workers) as pool:

@@ -41,14 +41,14 @@ class Shipped:
     """The images of a bundle for one target.
 
     Attributes:
-        images: Number of images.
-        size: Size of the images in bytes.
-        packed: Size of the images in the bundle file, or None if they are in a missing wheel.
-        devices: Devices that choose any of the images.
-        allowed: Devices that choose any of the images only if the process allows compilation at
+        images: number of images.
+        size: size of the images in bytes.
+        packed: size of the images in the bundle file, or None if they are in a missing wheel.
+        devices: devices that choose any of the images.
+        allowed: devices that choose any of the images only if the process allows compilation at
             load and the bundle does not.
-        dead: Number of images that no device chooses.
-        dead_size: Size of these in the bundle file, or None as for `packed`.
+        dead: number of images that no device chooses.
+        dead_size: size of these in the bundle file, or None as for `packed`.
     """
 
     target: Target
@@ -82,12 +82,12 @@ class Coverage:
     """The coverage of one device by a bundle's machine code.
 
     Attributes:
-        device: Name of the device, such as `sm_90`.
-        variants: Number of variants that launches on the device choose from.
-        lacks: Variants without machine code under the newest driver.
-        driver: Oldest CUDA release from which on every driver loads machine code of each variant,
+        device: name of the device, such as `sm_90`.
+        variants: number of variants that launches on the device choose from.
+        lacks: variants without machine code under the newest driver.
+        driver: oldest CUDA release from which on every driver loads machine code of each variant,
             or None if the newest driver does not.
-        wanted: Oldest CUDA release that the bundle declares to support, or None if it declares
+        wanted: oldest CUDA release that the bundle declares to support, or None if it declares
             none.
     """
 
@@ -108,9 +108,9 @@ class _Reach:
     """The devices that choose an image.
 
     Attributes:
-        takers: Devices that choose the image.
-        allowed: Devices that choose the image if the process allows compilation at load.
-        instead: Targets of images that devices prefer to this image, although they accept it.
+        takers: devices that choose the image.
+        allowed: devices that choose the image if the process allows compilation at load.
+        instead: targets of images that devices prefer to this image, although they accept it.
     """
 
     image: ImageInfo
@@ -128,7 +128,7 @@ def sizes(bundle: Bundle) -> Sizes:
     """Return the images of a bundle by target, and the images that no device chooses.
 
     Raises:
-        BundleError: The index is damaged.
+        BundleError: the index is damaged.
     """
     reached = _reached(bundle.info)
     by_target: dict[Target, list[_Reach]] = {}
@@ -213,7 +213,7 @@ def coverage(info: BundleInfo, names: Sequence[str]) -> tuple[Coverage, ...]:
     """Return the coverage of architectures by a bundle's machine code.
 
     Raises:
-        UsageError: An architecture is unknown.
+        UsageError: an architecture is unknown.
     """
     known = {f"sm_{major}{minor}": (major, minor) for major, minor in ARCHS}
     for name in names:

@@ -60,11 +60,11 @@ class Report:
     """The contents of one file.
 
     Attributes:
-        path: File or directory of the request.
+        path: file or directory of the request.
         kind: `bundle`, `package` or `wheel`.
-        size: Size of the bundle in bytes.
+        size: size of the bundle in bytes.
         digest: SHA-256 of the bundle (hex).
-        info: Index of the bundle.
+        info: index of the bundle.
     """
 
     path: str
@@ -83,7 +83,7 @@ def narrow(report: Report, select: str) -> Report:
     """Return the report of the images, variants or kernels whose id matches a glob.
 
     Raises:
-        UsageError: No id matches.
+        UsageError: no id matches.
     """
     kernels = []
     for kernel in report.info.kernels:

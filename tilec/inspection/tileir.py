@@ -17,12 +17,12 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
     """Return Tile IR as text.
 
     Args:
-        data: The bytecode.
-        sources: Names and digests of the bundle's source files.
-        folder: Folder of the source files, if available; only unchanged files are shown.
+        data: the bytecode.
+        sources: names and digests of the bundle's source files.
+        folder: folder of the source files, if available; only unchanged files are shown.
 
     Raises:
-        TileIRError: The bytecode is damaged, or has an unknown operation.
+        TileIRError: the bytecode is damaged, or has an unknown operation.
     """
     return render(
         read_module(data),

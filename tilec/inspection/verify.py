@@ -40,9 +40,9 @@ class Finding:
 
     Attributes:
         kind: `tool`, `source`, `option`, `image`, `subject`, `kernel` or `file`.
-        name: Name of the part that differs.
-        given: Value in the verified file.
-        built: Value in the checkout.
+        name: name of the part that differs.
+        given: value in the verified file.
+        built: value in the checkout.
     """
 
     kind: str
@@ -56,10 +56,10 @@ class Given:
     """A file to verify.
 
     Attributes:
-        path: Path of the file, or of the variant's folder of a hub package.
-        kind: Name of the kind of output in `--emit`.
-        materials: Inputs that the file names.
-        settings: Settings of each kernel, from a provenance beside the file; empty if there is
+        path: path of the file, or of the variant's folder of a hub package.
+        kind: name of the kind of output in `--emit`.
+        materials: inputs that the file names.
+        settings: settings of each kernel, from a provenance beside the file; empty if there is
             none.
     """
 
@@ -83,8 +83,8 @@ def read_given(path: Path) -> Given:
     """Read the file to verify.
 
     Raises:
-        BundleError: The file is missing or damaged, or its parts are from different builds.
-        UsageError: Files of this kind cannot be verified.
+        BundleError: the file is missing or damaged, or its parts are from different builds.
+        UsageError: files of this kind cannot be verified.
     """
     suffix = suffix_of(path.name)
     if suffix:
@@ -115,12 +115,12 @@ def with_request(given: Given, targets: Sequence[str] = ()) -> tuple[Given, Rebu
     the request is for the targets and the profile of the file's images.
 
     Args:
-        given: The file to verify.
-        targets: Targets of the build, if the caller knows them.
+        given: the file to verify.
+        targets: targets of the build, if the caller knows them.
 
     Raises:
-        BundleError: A field is missing in the provenance.
-        UsageError: The targets of the build are unknown.
+        BundleError: a field is missing in the provenance.
+        UsageError: the targets of the build are unknown.
     """
     document = _provenance_of(given)
     if document is not None:
@@ -155,7 +155,7 @@ def _shown_targets(given: Given) -> tuple[str, ...]:
     """Return the targets of a build, from the images that its file names.
 
     Raises:
-        UsageError: The file is a wheel that contains only machine code.
+        UsageError: the file is a wheel that contains only machine code.
     """
     shown = given.materials
     if given.kind == "wheel":
@@ -202,7 +202,7 @@ def lacking(given: Given, root: Path) -> Iterator[Finding]:
 
 
 def _digest_in(root: Path, name: str) -> str:
-    """Return the digest of a file in a checkout, or an empty text if there is none."""
+    """Return the digest of a file in a checkout, or an empty string if there is none."""
     try:
         return file_digest(contained(root, name))
     except ValueError:  # the name contains NUL
@@ -213,9 +213,9 @@ def differences(given: Given, built: Path, provenance: Path | None) -> tuple[Fin
     """Return the differences between a file and its new build; none if their bytes are equal.
 
     Args:
-        given: The file to verify.
-        built: Path of the new file, or of the new variant's folder.
-        provenance: Path of the new build's provenance, or None if it wrote none.
+        given: the file to verify.
+        built: path of the new file, or of the new variant's folder.
+        provenance: path of the new build's provenance, or None if it wrote none.
     """
     mine, theirs = _members(given.path), _members(built)
     if mine == theirs:
@@ -288,7 +288,7 @@ def _sbom_inside(wheel: Path) -> Document:
     """Return the SBOM of a wheel.
 
     Raises:
-        BundleError: The file is not a wheel, or has no SBOM.
+        BundleError: the file is not a wheel, or has no SBOM.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -317,7 +317,7 @@ def _require_sound(variant: Path) -> None:
     """Check that the files of a hub package match the digests in its metadata.
 
     Raises:
-        BundleError: A file does not match, or the metadata was changed.
+        BundleError: a file does not match, or the metadata was changed.
     """
     digests = read_digests(variant / METADATA)
     if not digests:

@@ -52,10 +52,10 @@ class Why:
     """The choice of a kernel's variant and image on a device.
 
     Attributes:
-        facts: Facts about the device that the choice of an image uses.
-        explanation: Explanation of a launch with the arguments, or None without arguments.
-        choices: Image of each variant, if there are no arguments.
-        assumed: Structs that are assumed to be zero bytes; their contents do not affect the choice.
+        facts: facts about the device that the choice of an image uses.
+        explanation: explanation of a launch with the arguments, or None without arguments.
+        choices: image of each variant, if there are no arguments.
+        assumed: structs that are assumed to be zero bytes; their contents do not affect the choice.
     """
 
     kernel: KernelInfo
@@ -66,7 +66,7 @@ class Why:
     assumed: tuple[str, ...] = ()
 
     def advice(self) -> str:
-        """Return the fix if no image runs on the device, or an empty text if one does."""
+        """Return the fix if no image runs on the device, or an empty string if one does."""
         taken = (
             [self.explanation.variant]
             if self.explanation is not None
@@ -94,14 +94,14 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
     """Return the choice of a launch with these arguments, or of each variant without arguments.
 
     Args:
-        bundle: Bundle of the kernel.
-        name: Name of the kernel.
-        arguments: Descriptions of the arguments, as on the command line.
-        device: A real device, or a result of `pretended`.
+        bundle: bundle of the kernel.
+        name: name of the kernel.
+        arguments: descriptions of the arguments, as on the command line.
+        device: a real device, or a result of `pretended`.
 
     Raises:
-        UsageError: The kernel does not exist, or an argument is malformed.
-        LaunchError: A launch with these arguments would be rejected.
+        UsageError: the kernel does not exist, or an argument is malformed.
+        LaunchError: a launch with these arguments would be rejected.
     """
     if name not in bundle.kernels:
         known = list(bundle.kernels)
@@ -146,13 +146,13 @@ def pretended(text: str) -> DeviceInfo | None:
     """Return a GPU that need not exist on this machine, with the newest driver.
 
     Args:
-        text: Name of the GPU's architecture, such as `sm_90`.
+        text: name of the GPU's architecture, such as `sm_90`.
 
     Returns:
         None if the name is not an architecture's.
 
     Raises:
-        UsageError: The architecture is unknown.
+        UsageError: the architecture is unknown.
     """
     match = _SM.fullmatch(text)
     if match is None:

@@ -35,15 +35,15 @@ class ArchiveWriter:
         reader accepts. The names of a bundle ascend.
 
         Args:
-            name: Name of the member, with forward slashes.
-            data: Bytes of the member.
-            deflate: Whether to try deflating; False for data that is packed already.
+            name: name of the member, with forward slashes.
+            data: bytes of the member.
+            deflate: whether to try deflating; False for data that is packed already.
 
         Returns:
             Size of the data in the archive, in bytes.
 
         Raises:
-            OverflowError: The archive exceeds the format's size or number of members.
+            OverflowError: the archive exceeds the format's size or number of members.
         """
         method, packed = STORED, data
         if deflate:

@@ -87,7 +87,7 @@ def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
 
 
 def _list_doc(kernel: KernelInfo, param: Param) -> str:
-    """Return what a list of arrays accepts, or an empty text for any other parameter."""
+    """Return what a list of arrays accepts, or an empty string for any other parameter."""
     counts = kernel.list_counts.get(param.name)
     return f"list of {one_of(counts)} arrays, each: {param_doc(param)}" if counts else ""
 

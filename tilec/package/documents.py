@@ -35,7 +35,7 @@ document, by kind and name."""
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a document's file name, or an empty text for any other file."""
+    """Return the suffix of a document's file name, or an empty string for any other file."""
     return next((suffix for suffix in _SEALS if name.endswith(suffix)), "")
 
 
@@ -54,7 +54,7 @@ def read_document(path: Path) -> Document:
     """Read a document that `tilec build` wrote.
 
     Raises:
-        BundleError: The file cannot be read, or was changed since.
+        BundleError: the file cannot be read, or was changed since.
     """
     try:
         if path.stat().st_size > MOST:
@@ -69,11 +69,11 @@ def parsed(data: bytes, name: str) -> Document:
     """Parse the bytes of a document.
 
     Args:
-        data: Bytes of the document.
-        name: File name of the document.
+        data: bytes of the document.
+        name: file name of the document.
 
     Raises:
-        BundleError: The data is not a document, or does not match its seal.
+        BundleError: the data is not a document, or does not match its seal.
     """
     suffix = suffix_of(name)
     if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:  # before parsing takes memory
@@ -101,7 +101,7 @@ def materials(document: Document) -> Materials:
     """Return the inputs and outputs of a build, from a document.
 
     Raises:
-        BundleError: A field is missing, or has another type.
+        BundleError: a field is missing, or has another type.
     """
     try:
         digests = dict((_of_sbom if "bomFormat" in document else _of_provenance)(document))

@@ -28,11 +28,11 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
     """Return a fatbin of images; equal images give equal bytes in any order.
 
     Args:
-        images: Images of one variant with their bytes, at most one per target. A driver selects by
+        images: images of one variant with their bytes, at most one per target. A driver selects by
             target alone.
 
     Raises:
-        UsageError: There are no images, or two for one target.
+        UsageError: there are no images, or two for one target.
         ToolchainError: nvFatbin is missing.
         CompileError: nvFatbin rejects an image.
     """

@@ -41,11 +41,11 @@ class HubKernel:
     """One kernel in the package's module; `signature` and `arguments` are Python text.
 
     Attributes:
-        view: View of the kernel's method in a generated package.
-        operator: Whether the function that takes the outputs can be an operator of torch.
-        allocates: Whether the manifest declares the kernel an operator.
-        signature: Parameters of the function that takes the outputs.
-        arguments: Arguments that this function passes on.
+        view: view of the kernel's method in a generated package.
+        operator: whether the function that takes the outputs can be an operator of torch.
+        allocates: whether the manifest declares the kernel an operator.
+        signature: parameters of the function that takes the outputs.
+        arguments: arguments that this function passes on.
     """
 
     view: KernelView
@@ -73,12 +73,12 @@ def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
     """Return the files of the variant, by path in it; equal arguments give equal bytes.
 
     Args:
-        info: Index of the bundle.
-        bundle: Bytes of the bundle.
+        info: index of the bundle.
+        bundle: bytes of the bundle.
         index: SHA-256 of the index (hex).
 
     Raises:
-        UsageError: A kernel cannot be a function of the package.
+        UsageError: a kernel cannot be a function of the package.
         OutputError: `kernels` does not accept the package's name or version.
     """
     name = f"{info.package.module}-{sha256(bundle)[:16]}.tilec"
@@ -99,7 +99,7 @@ def runtime_files() -> dict[str, bytes]:
     """Return the modules of the runtime that launches need, with relative imports.
 
     Raises:
-        OutputError: The runtime is not installed as files.
+        OutputError: the runtime is not installed as files.
     """
     root = Path(errors.__file__).parent
     files: dict[str, bytes] = {}

@@ -72,7 +72,7 @@ def hub_name(info: BundleInfo) -> str:
     """Return the package's name in the form that `kernels` accepts.
 
     Raises:
-        OutputError: The name has no such form.
+        OutputError: the name has no such form.
     """
     name = re.sub(r"[-_.]+", "-", info.package.name).lower()
     if not _NAME.fullmatch(name):

@@ -21,17 +21,17 @@ class OperatorView:
     """One operator; all attributes except `name` are Python text.
 
     Attributes:
-        name: Name of the kernel.
-        summary: First paragraph of the kernel's documentation.
-        head: Lines of the typed function's signature.
-        body: Lines of the typed function's body.
-        taken: Parameters of the forward.
-        call: Call of the operator, by its overload.
-        results: Names of the outputs.
-        saves: Lines that save the values for the backward.
-        gradients: Parameters of the backward.
-        backward: Lines of the backward; none if the operator writes its inputs.
-        computed: Whether the backward computes gradients; otherwise it raises.
+        name: name of the kernel.
+        summary: first paragraph of the kernel's documentation.
+        head: lines of the typed function's signature.
+        body: lines of the typed function's body.
+        taken: parameters of the forward.
+        call: call of the operator, by its overload.
+        results: names of the outputs.
+        saves: lines that save the values for the backward.
+        gradients: parameters of the backward.
+        backward: lines of the backward; none if the operator writes its inputs.
+        computed: whether the backward computes gradients; otherwise it raises.
     """
 
     name: str
@@ -52,9 +52,9 @@ class OperatorsView:
     """All operators of a package; texts are Python text.
 
     Attributes:
-        choose: Whether any operator has axes to choose.
-        differentiable: Whether any operator has a backward.
-        shared: Whether the namespace contains the build's digest; operators that it already has are
+        choose: whether any operator has axes to choose.
+        differentiable: whether any operator has a backward.
+        shared: whether the namespace contains the build's digest; operators that it already has are
             then from the same build.
     """
 
@@ -72,8 +72,8 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
     """Return the view of a package's operators, or None if it has none.
 
     Args:
-        info: Index of the bundle.
-        namespace: Namespace that contains the build's digest. If empty, the package's name is the
+        info: index of the bundle.
+        namespace: namespace that contains the build's digest. If empty, the package's name is the
             namespace; the module's name is not, because many libraries have a `_kernels`.
     """
     operators = [kernel for kernel in info.kernels if kernel.op is not None]
@@ -133,7 +133,7 @@ class _Operator:
 
     Attributes:
         names: Python names of the kernel's parameters and chosen axes.
-        namespace: Namespace of the operators in torch.
+        namespace: namespace of the operators in torch.
     """
 
     kernel: KernelInfo
@@ -261,10 +261,10 @@ def _backward(
     """Return the lines that call the backward operator and return its gradients in order.
 
     Args:
-        kernel: The operator.
-        backward: The operator's declaration of its gradients.
+        kernel: the operator.
+        backward: the operator's declaration of its gradients.
         values: Python texts of saved inputs and of gradients of outputs, by name.
-        other: The kernel that computes the gradients.
+        other: the kernel that computes the gradients.
     """
     sources = dict(backward.args)
     args: list[str] = []

@@ -25,11 +25,11 @@ class Output:
     """A file that a build wrote, or found up to date.
 
     Attributes:
-        kind: Name of the kind of output in `--emit`.
-        path: Absolute path.
-        size: Size in bytes.
+        kind: name of the kind of output in `--emit`.
+        path: absolute path.
+        size: size in bytes.
         digest: SHA-256 of the bytes (hex).
-        changed: Whether this build wrote the file.
+        changed: whether this build wrote the file.
     """
 
     kind: str
@@ -49,11 +49,11 @@ def fingerprint(
     """Return the digest of everything that a build's outputs depend on.
 
     Args:
-        keys: Cache keys of the jobs, in order.
-        draft: Index of the bundle without variants.
-        emit: Kinds of outputs to write.
-        manifest: Manifest with output directory, licence files and budgets.
-        origin: The request, if a provenance is among the outputs.
+        keys: cache keys of the jobs, in order.
+        draft: index of the bundle without variants.
+        emit: kinds of outputs to write.
+        manifest: manifest with output directory, licence files and budgets.
+        origin: the request, if a provenance is among the outputs.
     """
     digest = hashlib.sha256()
     for key in keys:
@@ -77,7 +77,7 @@ def place_of(manifest: Manifest, *parts: str) -> Path:
     """Return the path of an output, by its parts below the output directory.
 
     Raises:
-        LinkError: A link in the path leaves the project.
+        LinkError: a link in the path leaves the project.
     """
     return contained(manifest.root, Path(manifest.output.dir, *parts))
 

@@ -23,11 +23,11 @@ class Origin:
     """The request of a build, as far as the bundle does not contain it.
 
     Attributes:
-        manifest: Name and SHA-256 (hex) of the manifest's file.
-        targets: Targets of the request.
-        select: Kernels that the request selects.
-        emit: Kinds of outputs that the request names.
-        settings: The part of the cache keys that all jobs of a kernel share, without tools and
+        manifest: name and SHA-256 (hex) of the manifest's file.
+        targets: targets of the request.
+        select: kernels that the request selects.
+        emit: kinds of outputs that the request names.
+        settings: the part of the cache keys that all jobs of a kernel share, without tools and
             files, by kernel and label.
     """
 

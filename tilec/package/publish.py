@@ -54,15 +54,15 @@ class Publication:
     """The outputs to write, with their contents and places.
 
     Attributes:
-        info: Index of the bundle.
-        plan: The build's plan.
-        done: Outcomes of the jobs, in the plan's order.
-        blobs: Places of the images, by digest.
-        emit: Kinds of outputs to write.
-        manifest: Manifest with the output directory and the package's texts.
-        scratch: Directory for a bundle that only packages and wheels contain.
-        origin: Request of the build.
-        owned: Whether the output directory is tilec's own; any file in it may be replaced.
+        info: index of the bundle.
+        plan: the build's plan.
+        done: outcomes of the jobs, in the plan's order.
+        blobs: places of the images, by digest.
+        emit: kinds of outputs to write.
+        manifest: manifest with the output directory and the package's texts.
+        scratch: directory for a bundle that only packages and wheels contain.
+        origin: request of the build.
+        owned: whether the output directory is tilec's own; any file in it may be replaced.
     """
 
     info: BundleInfo
@@ -79,7 +79,7 @@ class Publication:
         """Return the bytes of an image.
 
         Raises:
-            CacheError: The image is no longer in the cache.
+            CacheError: the image is no longer in the cache.
         """
         return self.blobs[digest].read()
 
@@ -87,7 +87,7 @@ class Publication:
         """Return the path of an output, by its parts below the output directory.
 
         Raises:
-            LinkError: A link in the path leaves the project.
+            LinkError: a link in the path leaves the project.
         """
         return place_of(self.manifest, *parts)
 
@@ -96,7 +96,7 @@ class Publication:
         """Path of the whole bundle, which a build always writes.
 
         Raises:
-            LinkError: The path is a link that leaves the project.
+            LinkError: the path is a link that leaves the project.
         """
         name = f"{self.info.package.name}-{self.info.package.version}.tilec"
         return self.place(name) if "bundle" in self.emit else contained(self.scratch, name)
@@ -106,7 +106,7 @@ class Publication:
         """Path of the list of outputs.
 
         Raises:
-            LinkError: The path is a link that leaves the project.
+            LinkError: the path is a link that leaves the project.
         """
         return self.place(list_name(self.info.package.name))
 
@@ -115,8 +115,8 @@ def stage_outputs(publication: Publication, stage: Stage) -> tuple[Output, ...]:
     """Write every output of `emit` to a temporary file beside its place.
 
     Raises:
-        LinkError: A link among the outputs leaves the project.
-        OutputError: An output cannot be written, or would replace a file that tilec did not write.
+        LinkError: a link among the outputs leaves the project.
+        OutputError: an output cannot be written, or would replace a file that tilec did not write.
     """
     outputs = tuple(_staged(publication, stage))
     if not publication.owned:
@@ -141,14 +141,14 @@ def put_in_place(
     one or the new one.
 
     Args:
-        publication: The outputs to write.
-        stage: Stage with the staged files.
-        outputs: The staged outputs.
-        note: Receives notes about replaced files that stay because they were changed, about
+        publication: the outputs to write.
+        stage: stage with the staged files.
+        outputs: the staged outputs.
+        note: receives notes about replaced files that stay because they were changed, about
             packages of earlier builds, and about outputs of other packages.
 
     Raises:
-        OutputError: A rename failed. If this is foreseeable, nothing is renamed.
+        OutputError: a rename failed. If this is foreseeable, nothing is renamed.
     """
     stale = stale_outputs(publication.manifest, publication.emit, outputs)
     if not publication.owned:
@@ -164,7 +164,7 @@ def _require_own(publication: Publication, stage: Stage) -> None:
     """Check that no file is replaced that tilec did not write.
 
     Raises:
-        OutputError: There are such files; the message names them.
+        OutputError: there are such files; the message names them.
     """
     name = publication.info.package.name
     written = {file.path: file for file in written_files(publication.list.parent, name)}
@@ -328,7 +328,7 @@ def licences_of(manifest: Manifest) -> dict[str, bytes]:
     """Read the package's licence texts, by name.
 
     Raises:
-        ManifestError: A file cannot be read.
+        ManifestError: a file cannot be read.
     """
     texts = {}
     for name in manifest.package.license_files:

@@ -19,15 +19,15 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
     """Return the files of the package that wraps a bundle, without the bundle beside them.
 
     Args:
-        info: Index of the bundle.
-        bundle_name: File name of the bundle inside the package.
+        info: index of the bundle.
+        bundle_name: file name of the bundle inside the package.
         index: SHA-256 of the bundle's index (hex); the package rejects a bundle with another one.
 
     Returns:
         Contents by file name; equal arguments give equal bytes.
 
     Raises:
-        UsageError: The name of a kernel or a parameter cannot be a name in Python.
+        UsageError: the name of a kernel or a parameter cannot be a name in Python.
     """
     view = package_view(info, bundle_name, index)
     views = {"package": view, "operators": operators_view(info)}
@@ -75,7 +75,7 @@ def templates(name: str) -> Path:
     """Return a directory of tilec's templates, in the installed wheel or beside the sources.
 
     Raises:
-        ToolchainError: The directory is in neither.
+        ToolchainError: the directory is in neither.
     """
     package = Path(__file__).resolve().parents[1]
     folders = (package / "_templates" / name, package.parent / "templates" / name)

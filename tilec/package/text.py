@@ -16,7 +16,7 @@ def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, 
     """Return parameter names for Python: keywords and names in `taken` get an underscore appended.
 
     Raises:
-        UsageError: A name is not an identifier.
+        UsageError: a name is not an identifier.
     """
     names_so_far: list[str] = []
     for name in names:

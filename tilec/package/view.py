@@ -20,24 +20,24 @@ class KernelView:
     """One kernel's method and its function that returns ops; texts are Python text.
 
     Attributes:
-        name: Name of the kernel.
-        summary: First paragraph of the kernel's documentation.
-        op: Class of the kernel's ops in the stub.
-        values: Arguments of the launcher, in the module.
-        params: Parameters in the module, without types.
-        axes: Keywords of configuration and axes in the module, without types.
-        opened: Whether each launch takes a configuration.
-        count: Number of parameters.
-        lists: Whether any parameter is a list of arrays.
-        base: Base class of the class of ops.
-        method: Lines in the stub of the method that launches.
-        allocating: Lines in the stub of the method that returns its outputs; none if the kernel is
+        name: name of the kernel.
+        summary: first paragraph of the kernel's documentation.
+        op: class of the kernel's ops in the stub.
+        values: arguments of the launcher, in the module.
+        params: parameters in the module, without types.
+        axes: keywords of configuration and axes in the module, without types.
+        opened: whether each launch takes a configuration.
+        count: number of parameters.
+        lists: whether any parameter is a list of arrays.
+        base: base class of the class of ops.
+        method: lines in the stub of the method that launches.
+        allocating: lines in the stub of the method that returns its outputs; none if the kernel is
             not an operator.
-        op_method: Lines in the stub of the method that returns ops.
-        variant: Lines of an op's method `variant`.
-        options: Lines of an op's method `options`.
-        doc: Lines of the docstring of the method that launches.
-        op_doc: Lines of the docstring of the function that returns ops.
+        op_method: lines in the stub of the method that returns ops.
+        variant: lines of an op's method `variant`.
+        options: lines of an op's method `options`.
+        doc: lines of the docstring of the method that launches.
+        op_doc: lines of the docstring of the function that returns ops.
     """
 
     name: str
@@ -64,13 +64,13 @@ class PackageView:
     """The whole package; texts are Python text.
 
     Attributes:
-        title: First line of the module's docstring.
-        subject: Name and version of the package.
-        builder: Program that built the package.
-        bundle: File name of the bundle.
-        index: Digest of the bundle's index.
-        variables: Type variables of tensors.
-        kernels: Views of the kernels, in the manifest's order.
+        title: first line of the module's docstring.
+        subject: name and version of the package.
+        builder: program that built the package.
+        bundle: file name of the bundle.
+        index: digest of the bundle's index.
+        variables: type variables of tensors.
+        kernels: views of the kernels, in the manifest's order.
     """
 
     title: str
@@ -86,7 +86,7 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
     """Return the view of a bundle's package; the arguments are those of `render_package`.
 
     Raises:
-        UsageError: The name of a kernel or a parameter cannot be a name in Python.
+        UsageError: the name of a kernel or a parameter cannot be a name in Python.
     """
     package = info.package
     subject = plain(f"{package.name} {package.version}")
@@ -128,11 +128,11 @@ class _Argument:
     """A parameter of a launcher; texts are Python text.
 
     Attributes:
-        name: Name in Python.
-        type: Type of the argument of a launch.
-        default: Default value, or an empty text for none.
-        variable: Type variable of the tensor in an op, or an empty text for none.
-        listed: Whether the parameter is a list of arrays.
+        name: name in Python.
+        type: type of the argument of a launch.
+        default: default value, or an empty string for none.
+        variable: type variable of the tensor in an op, or an empty string for none.
+        listed: whether the parameter is a list of arrays.
     """
 
     name: str
@@ -257,7 +257,7 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     """Return the Python names of a launcher's parameters, and of the axes that its caller chooses.
 
     Raises:
-        UsageError: A name is not an identifier.
+        UsageError: a name is not an identifier.
     """
     own = [*(param.name for param in kernel.call_params), *kernel.choices]
     names = parameter_names(own, {"self", "stream"})
@@ -334,7 +334,7 @@ def is_open(kernel: KernelInfo, axis: str) -> bool:
 
 
 def defaults(kernel: KernelInfo) -> tuple[str, ...]:
-    """Return each parameter's default in Python, or an empty text for a required parameter.
+    """Return each parameter's default in Python, or an empty string for a required parameter.
 
     In Python, a parameter without a default cannot follow one with a default. The earlier defaults
     then apply in the launcher only.

@@ -39,22 +39,22 @@ def write_wheel(
     """Write `NAME-VERSION-py3-none-any.whl`; equal arguments give equal bytes.
 
     Args:
-        directory: Directory of the wheel.
-        package: Name, version, description and licence for the metadata.
-        files: Installed files, by path in site-packages. A Path is read when it is added, and its
+        directory: directory of the wheel.
+        package: name, version, description and licence for the metadata.
+        files: installed files, by path in site-packages. A Path is read when it is added, and its
             bytes are stored without deflating.
-        license_files: Licence texts, by name.
-        requires: Requirements, such as `tilec-runtime>=0.1,<0.2`.
-        extras: Additional requirements, by extra.
+        license_files: licence texts, by name.
+        requires: requirements, such as `tilec-runtime>=0.1,<0.2`.
+        extras: additional requirements, by extra.
         sbom: SBOM of the files for `.dist-info/sboms/` (PEP 770), or empty for none.
-        max_size: Maximum size of the wheel in bytes, or 0 for no limit.
-        stage: Stage that renames the wheel into place later, with other files.
+        max_size: maximum size of the wheel in bytes, or 0 for no limit.
+        stage: stage that renames the wheel into place later, with other files.
 
     Returns:
         Path of the wheel.
 
     Raises:
-        OutputError: The version or a file's name is invalid in a wheel, or the wheel cannot be
+        OutputError: the version or a file's name is invalid in a wheel, or the wheel cannot be
             written, or exceeds `max_size`.
     """
     path = directory / wheel_name(package)
@@ -85,7 +85,7 @@ def metadata_files(
     """Return the files of a wheel's `.dist-info` folder except RECORD, by path in the wheel.
 
     Raises:
-        OutputError: The version is not valid in PEP 440.
+        OutputError: the version is not valid in PEP 440.
     """
     info, licences = dist_info(package), sorted(license_files)
     return {
@@ -99,7 +99,7 @@ def wheel_name(package: PackageInfo) -> str:
     """Return the file name of a package's wheel.
 
     Raises:
-        OutputError: The version is not valid in PEP 440.
+        OutputError: the version is not valid in PEP 440.
     """
     return f"{release_name(package)}-py3-none-any.whl"
 
@@ -108,7 +108,7 @@ def dist_info(package: PackageInfo) -> str:
     """Return the name of the folder of a wheel's metadata.
 
     Raises:
-        OutputError: The version is not valid in PEP 440.
+        OutputError: the version is not valid in PEP 440.
     """
     return f"{release_name(package)}.dist-info"
 
@@ -117,7 +117,7 @@ def release_name(package: PackageInfo) -> str:
     """Format the name and version for file names as `acme_kernels-1.0`.
 
     Raises:
-        OutputError: The version is not valid in PEP 440.
+        OutputError: the version is not valid in PEP 440.
     """
     return f"{normalise_name(package.name)}-{normalise_version(package.version)}"
 
@@ -128,7 +128,7 @@ def normalise_name(name: str) -> str:
 
 
 def license_expression(package: PackageInfo) -> str:
-    """Return a package's licence as an SPDX expression, or an empty text if it is not one."""
+    """Return a package's licence as an SPDX expression, or an empty string if it is not one."""
     try:
         return canonicalize_license_expression(package.license) if package.license else ""
     except InvalidLicenseExpression:
@@ -139,7 +139,7 @@ def pinned(package: PackageInfo) -> str:
     """Return the requirement for exactly this version of a package.
 
     Raises:
-        OutputError: The version is not valid in PEP 440.
+        OutputError: the version is not valid in PEP 440.
     """
     return f"{package.name}=={normalise_version(package.version)}"
 
@@ -148,7 +148,7 @@ def normalise_version(version: str) -> str:
     """Return the normal form of a version by PEP 440: `1.0-Alpha.1` becomes `1.0a1`.
 
     Raises:
-        OutputError: The version is not valid in PEP 440.
+        OutputError: the version is not valid in PEP 440.
     """
     try:
         return str(Version(version))

@@ -31,9 +31,9 @@ class Portion:
     the machine code of one compute capability.
 
     Attributes:
-        modules: Modules that hold the machine code, by compute capability. If there are any, this
+        modules: modules that hold the machine code, by compute capability. If there are any, this
             file has no machine code.
-        machine_code: Compute capability of the only machine code in this file, or None.
+        machine_code: compute capability of the only machine code in this file, or None.
     """
 
     modules: Mapping[Version, str] = dataclasses.field(default_factory=dict)
@@ -63,21 +63,21 @@ def write_bundle(
     A file at `path` is replaced when the new one is complete.
 
     Args:
-        path: Path of the file, by convention `name-version.tilec`.
-        info: Index of the bundle.
-        read_image: Function that returns the bytes of an image by digest. It is called once for
+        path: path of the file, by convention `name-version.tilec`.
+        info: index of the bundle.
+        read_image: function that returns the bytes of an image by digest. It is called once for
             each digest, in sorted order.
-        max_size: Maximum size of the file in bytes, or 0 for no limit.
-        portion: Portion of the bundle that the file holds.
-        stage: Stage that renames the file into place later, with others.
+        max_size: maximum size of the file in bytes, or 0 for no limit.
+        portion: portion of the bundle that the file holds.
+        stage: stage that renames the file into place later, with others.
 
     Returns:
         SHA-256 of the file (hex).
 
     Raises:
-        OutputError: The file cannot be written, or exceeds `max_size`. In the second case the
+        OutputError: the file cannot be written, or exceeds `max_size`. In the second case the
             message lists the largest kernels.
-        BundleError: The index breaks a rule, or an image's bytes do not match their digest.
+        BundleError: the index breaks a rule, or an image's bytes do not match their digest.
     """
     index = index_members(info)
     from_members(index)  # raises for an index that the reader would reject

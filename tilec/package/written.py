@@ -74,7 +74,7 @@ def save_list(path: Path, package: str, outputs: Iterable[Output]) -> None:
     unchanged.
 
     Raises:
-        OutputError: The list cannot be written.
+        OutputError: the list cannot be written.
     """
     directory = path.parent
     rows = {(output.digest, output.kind, Path(output.path)) for output in outputs}
@@ -155,7 +155,7 @@ def document_name(package: PackageInfo, suffix: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file (hex), or an empty text if it cannot be read as a file."""
+    """Return the SHA-256 of a file (hex), or an empty string if it cannot be read as a file."""
     try:
         if not path.is_file():
             return ""
