@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import hashlib
 import html.parser
@@ -15,8 +16,9 @@ import pytest
 
 from tests.page_samples import HOSTILE, SOURCE, nvdisasm, page, sample
 from tilec.cli.tables import bytes_text
-from tilec.inspection.html import render
+from tilec.inspection.html import page_json, render
 from tilec.inspection.page import Page
+from tilec_runtime.model.arch import Target
 
 
 @pytest.fixture(autouse=True)
@@ -173,3 +175,24 @@ def test_names_that_are_no_unicode_can_be_written(tmp_path: Path, monkeypatch) -
     monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     found = page(sample(tmp_path, kernels=("k\ud800",)), nvdisasm(tmp_path), tmp_path)
     assert b"k\\ud800" in render(found, amount=bytes_text, title="t")
+
+
+def test_ltoir_has_no_text(tmp_path: Path) -> None:
+    made = sample(tmp_path)
+    (kernel,) = made.info.kernels
+    images = tuple(
+        dataclasses.replace(image, target=Target.parse("lto_80"))
+        for image in kernel.variants[0].images[1:]
+    )
+    variants = (
+        dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images[:1], *images)),
+    )
+    info = dataclasses.replace(made.info, kernels=(dataclasses.replace(kernel, variants=variants),))
+    rows = page_json(
+        page(dataclasses.replace(made, info=info), nvdisasm(tmp_path), tmp_path), bytes_text
+    )["images"]
+    assert [(row["form"], row["code"] != "") for row in rows] == [("sass", True), ("ltoir", False)]
+    assert (
+        rows[1]["note"]
+        == "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
+    )
