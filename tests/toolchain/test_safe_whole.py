@@ -63,12 +63,12 @@ def root(tmp_path_factory):
     return folder
 
 
-def code(tile, root, kernel, facts, *, of=("z", "x"), extent=(), **spec):
+def code(tile, root, kernel, facts, *, extent=(), **spec):
     """Machine code where both arrays have extents with these divisors, or these extents."""
     assume = tuple(
         Assumption(
             param=name,
-            shape=() if extent else facts if name in of else (1, 8),
+            shape=() if extent else facts,
             extent=extent,
             stride=(8, 1),
             align=16,
@@ -112,19 +112,19 @@ def test_tiles_that_fill_their_arrays_have_no_masks(tile, root, kernel):
         assert any("LDG" in line and ".128" in line for line in whole)
 
 
-def test_known_extents_do_as_well(tile, root):
-    assert masked(code(tile, root, "mut", (), extent=(64, 1024))) == 0
-    assert masked(code(tile, root, "mut", (), extent=(64, 1000))) > 0
-
-
-def test_multiples_of_the_tile_do_and_parts_do_not(tile, root):
-    assert masked(code(tile, root, "mut", (64, 2048))) == 0
-    assert masked(code(tile, root, "mut", (2, 512))) > 0
-
-
-def test_code_without_checks_keeps_its_masks(tile, root):
-    # Nothing says then that a tile begins in its array.
-    assert masked(code(tile, root, "mut", (4, 512), checks=Checks.OFF)) > 0
+@pytest.mark.parametrize(
+    ("facts", "more", "whole"),
+    [
+        ((), {"extent": (64, 1024)}, True),
+        ((), {"extent": (64, 1000)}, False),
+        ((64, 2048), {}, True),
+        ((2, 512), {}, False),
+        # Without checks nothing says that a tile begins in its array.
+        ((4, 512), {"checks": Checks.OFF}, False),
+    ],
+)
+def test_masks_are_left_out_where_tiles_are_whole(tile, root, facts, more, whole):
+    assert (masked(code(tile, root, "mut", facts, **more)) == 0) == whole
 
 
 def test_kernels_can_ask(tile, root):

@@ -270,7 +270,7 @@ def test_annotations_are_held_against_the_manifest(root: Path) -> None:
         ({"num_stages": 0}, "sm_90", "the hint num_stages is 0, and must be at least 1"),
         ({"fp_fusion": 2}, "sm_90", "the hint fp_fusion is 2, and must be 0 or 1"),
         ({"num_ctas": 2}, "sm_80", "num_ctas > 1 requires NVIDIA SM90+"),
-        ({"num_stages": 60}, "sm_80", "bytes of shared memory, and sm_80 has 166912"),
+        ({"num_stages": 24}, "sm_80", "bytes of shared memory, and sm_80 has 166912"),
     ],
 )
 def test_hints_that_do_not_fit(root: Path, hints: dict[str, int], target: str, what: str) -> None:
