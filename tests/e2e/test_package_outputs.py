@@ -180,8 +180,10 @@ def test_documents_are_renewed_and_go_with_their_build(cli: Cli, tmp_path: Path)
     first = tree(root / "dist")
     assert sorted(first) == ["acme-1.0.0.cdx.json", "acme-1.0.0.intoto.json", "acme-1.0.0.tilec"]
     assert cli.good(root, *emit).up_to_date
-    cli.good(root, *emit, "--select", "twice*")
+    said = cli.good(root, *emit, "--select", "twice*").out
     second = tree(root / "dist")
+    kept = [line.split()[0] for line in said.splitlines() if line.endswith("unchanged")]
+    assert kept == ["bundle", "sbom"]
     changed = [name for name in first if first[name] != second[name]]
     assert changed == ["acme-1.0.0.intoto.json"]
     cli.good(root, "build", "--emit", "bundle")

@@ -11,6 +11,7 @@ import urllib3
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.remote_server import ActionResult, CacheServer, basic
 from tilec.compile.cache import index_row
 from tilec.compile.remote import action_result as codec
@@ -198,6 +199,7 @@ RESULTS = st.builds(
 )
 
 
+@examples(100)
 @given(RESULTS)
 def test_protobuf_reads_what_is_encoded(result: codec.ActionResult) -> None:
     message = ActionResult()
@@ -213,6 +215,7 @@ def test_protobuf_reads_what_is_encoded(result: codec.ActionResult) -> None:
     assert codec.decode(codec.encode(result)) == result
 
 
+@examples(100)
 @given(st.binary(max_size=200))
 @example(b"\xff" * 11)
 @example(b"\x12\x00")
