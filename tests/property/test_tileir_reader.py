@@ -207,17 +207,6 @@ def test_call_sites_that_double() -> None:
     assert "debug locations are nested too deeply" in refused(loop, 10 << 20)
 
 
-def test_places_of_inlined_functions() -> None:
-    records = [b"\x04\0\0\1\1", b"\x04\0\0\2\1", b"\x04\0\0\3\1", b"\x06\1\2", b"\x06\4\3"]
-    data = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places(records, 5), records=1)
-    loc = read_module(data).functions[0].body.ops[0].loc
-    lines = []
-    while loc is not None:
-        lines.append((loc.file, loc.line, loc.column))
-        loc = loc.caller
-    assert lines == [("k", 1, 0), ("k", 2, 0), ("k", 3, 0)]
-
-
 def test_a_huge_file_is_not_looked_at() -> None:
     with contextlib.suppress(MemoryError):
         assert "more than" in refused(MAGIC + bytes(64 << 20), 200 << 20)

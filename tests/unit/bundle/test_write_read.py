@@ -117,11 +117,3 @@ def test_the_load_path_is_light() -> None:
     command = [sys.executable, "-I", "-S", "-c", code, str(Path(archive.__file__).parents[2])]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
-
-
-def test_a_closed_source_is_a_bundle_error(tmp_path: Path) -> None:
-    write_sample(tmp_path / "a.tilec")
-    with (tmp_path / "a.tilec").open("rb") as file:
-        bundle = Bundle.open(file)
-    with pytest.raises(BundleError, match="cannot be read: its file was closed"):
-        bundle.verify()

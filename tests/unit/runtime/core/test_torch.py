@@ -119,20 +119,6 @@ def test_facts_of_torch(name: str) -> None:
     assert core.facts(value, by_python) in (None, wanted)
 
 
-@pytest.mark.parametrize("name", ["complex32", "complex64", "complex128"])
-@pytest.mark.filterwarnings("ignore")
-def test_torch_negates_only_ieee_floats_lazily(name: str) -> None:
-    """The core asks no other tensor whether it is negated."""
-    negated = torch.zeros(8, dtype=getattr(torch, name)).conj().imag
-    assert negated.is_neg()
-    assert negated.dtype in (torch.float16, torch.float32, torch.float64)
-    assert core.facts(negated, lambda _: None) is None
-    for dtype in (torch.int16, torch.bfloat16, torch.int32, torch.int64, torch.uint8):
-        with pytest.raises(RuntimeError):
-            negated.view(dtype)
-        assert not negated.to(dtype).is_neg()
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_functional_and_fake_tensors_are_left_to_python() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -4,7 +4,6 @@ for ever.
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -68,25 +67,6 @@ def test_a_machine_without_threads_is_an_error_and_the_queue_goes_on_later(
     number = queue.put(lambda _: ran.append("later"))
     assert queue.wait_for(number, PATIENCE)
     assert ran == ["later"]
-
-
-def test_a_failure_of_the_thread_itself_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of the work: of what is noted about it."""
-    queue = Queue("q")
-
-    def short(_: BaseException) -> None:
-        raise MemoryError
-
-    def fails(_: Callable[[], bool]) -> None:
-        raise ValueError("the work's")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cpu_queue, "copied", short)
-        assert queue.wait_for(queue.put(fails), PATIENCE)
-    with pytest.raises(ValueError, match="the work's"):
-        queue.check()
-    assert queue.wait_for(queue.put(nothing), PATIENCE)
-    gc.collect()
 
 
 class Truthless(Exception):  # noqa: N818 - a class of somebody else

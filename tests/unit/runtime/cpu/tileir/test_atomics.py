@@ -29,7 +29,6 @@ from tilec_runtime.cpu.tileir.ir import (
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.cpu.tileir.views import Tensor
-from tilec_runtime.errors import FaultError
 
 BASE = 0x7000_0000_0000
 INTEGERS = (Scalar.I32, Scalar.I64)
@@ -260,16 +259,3 @@ def test_reductions_through_views(
         )
     else:
         np.testing.assert_array_equal(data, expected)
-
-
-def test_an_update_outside_all_memory() -> None:
-    data, one = np.zeros(4, np.int32), np.ones((1, 1), np.int32)
-    memory = Memory([MemoryRegion.of("x", data)])
-    addresses = data.ctypes.data + 4 * np.array([[3], [4]])
-    what = r"updates address 0x[0-9a-f]+, which is element 4 of x with 4 elements, in block \(1, 0"
-    with pytest.raises(FaultError, match=what):
-        update(AtomicMode.ADD, Scalar.I32, memory, addresses, one, None, grid=(2, 1, 1))
-    watcher = Watcher(go_on=True)
-    update(AtomicMode.ADD, Scalar.I32, memory, addresses, one, None, observer=watcher)
-    assert data.tolist() == [0, 0, 0, 1]
-    assert len(watcher.outsides) == 1

@@ -11,7 +11,6 @@ import pytest
 from tests.unit.runtime.cpu.tileir.build import run_op, tile
 from tests.unit.runtime.cpu.tileir.reference import decode, encode, operate
 from tests.unit.runtime.cpu.tileir.samples import bits_of, floats, patterns
-from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.ir import Ordering, Predicate, Rounding, Scalar
 from tilec_runtime.cpu.tileir.values import Array, storage
 
@@ -188,13 +187,3 @@ COMPARE = {
     Predicate.GREATER_THAN: lambda x, y: x > y,
     Predicate.GREATER_THAN_OR_EQUAL: lambda x, y: x >= y,
 }
-
-
-def test_an_observer_is_told_of_float_results_alone() -> None:
-    kind, watcher = tile(Scalar.F32, 2), Watcher()
-    x = (kind, np.ones((1, 2), np.float32))
-    equal = {"predicate": Predicate.EQUAL, "ordering": Ordering.ORDERED}
-    run_op("addf", {"lhs": x, "rhs": x}, kind, {"rounding": MODES[0]}, observer=watcher)
-    run_op("exp", {"source": x}, kind, observer=watcher)
-    run_op("cmpf", {"lhs": x, "rhs": x}, tile(Scalar.I1, 2), equal, observer=watcher)
-    assert watcher.names == ["addf", "exp"]

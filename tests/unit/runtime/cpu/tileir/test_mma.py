@@ -149,25 +149,3 @@ def decoded(held: Array, kind: Scalar) -> Array:
         for bits in range(1 << kind.bits)
     ]
     return np.array(known)[held.view(np.uint8)]
-
-
-def test_a_scale_of_the_largest_size_overflows_the_result_only() -> None:
-    kinds = {
-        "lhs": Scalar.F8E4M3FN,
-        "rhs": Scalar.F8E4M3FN,
-        "acc": Scalar.F32,
-        "lhs_scale": Scalar.F8E8M0FNU,
-        "rhs_scale": Scalar.F8E8M0FNU,
-    }
-    one = floats(np.full((1, 1, 32), 0x38), Scalar.F8E4M3FN)
-    zero = np.zeros((1, 1, 1), np.float32)
-    high, low = (floats(np.full((1, 1, 1), code), Scalar.F8E8M0FNU) for code in (254, 0))
-    tiles = {
-        "lhs": one,
-        "rhs": one.transpose(0, 2, 1),
-        "acc": zero,
-        "lhs_scale": high,
-        "rhs_scale": low,
-    }
-    assert run("mmaf_scaled", kinds, tiles).tolist() == [[[32.0]]]
-    assert run("mmaf_scaled", kinds, {**tiles, "rhs_scale": high}).tolist() == [[[np.inf]]]

@@ -80,46 +80,6 @@ def test_a_wait_that_never_ends_is_found() -> None:
     assert caught.value.block == (0, 0, 0)
 
 
-def counts(last: int) -> Program:
-    """Each block counts up, and waits until the count is above a number."""
-
-    def fill(b: Builder, pointer: Value) -> None:
-        b.atomic_add(pointer, b.constant(1))
-
-        def body() -> None:
-            seen = b.atomic_add(pointer, b.constant(0))
-            either(b, b.compare(seen, b.constant(last), Predicate.GREATER_THAN), "break", "yield")
-            b.op("continue")
-
-        b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
-        b.ret()
-
-    return program([POINTER], fill)
-
-
-def test_a_wait_for_a_block_beyond_those_in_flight_is_found() -> None:
-    assert run(counts(255), 256) == ""
-    with pytest.raises(FaultError, match=r"block \(0, 0, 0\) and 255 more wait in a loop"):
-        run(counts(256), 257)
-
-
-def test_a_slow_wait_is_no_endless_one() -> None:
-    """Counts to 5000 by atomics: nobody gets on for long, but what the blocks know changes."""
-
-    def fill(b: Builder, pointer: Value) -> None:
-        def body() -> None:
-            seen = b.atomic_add(pointer, b.constant(1))
-            either(b, b.compare(seen, b.constant(5000), Predicate.GREATER_THAN), "break", "yield")
-            b.op("continue")
-
-        b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
-        b.ret()
-
-    counter = np.zeros(1, np.int32)
-    run(program([POINTER], fill), 2, counter)
-    assert counter[0] > 5000
-
-
 def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
     def loads(order: MemoryOrder) -> bool:
         def fill(b: Builder, pointer: Value) -> None:

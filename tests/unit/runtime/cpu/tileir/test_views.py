@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
+from tests.unit.runtime.cpu.tileir.build import TOKEN, run_op
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.frame import AccessKind
@@ -20,7 +20,6 @@ from tilec_runtime.cpu.tileir.ir import (
     MemoryOrder,
     Padding,
     PartitionView,
-    Pointer,
     Scalar,
     StridedView,
     TensorView,
@@ -362,20 +361,6 @@ def test_an_index_so_far_out_that_places_would_wrap(far: int) -> None:
     assert (found[1] == 1).all()
 
 
-def test_make_tensor_view_takes_extents_and_strides_from_type_and_values() -> None:
-    kind = TensorView(Scalar.F32, (None, 8, None), (None, 4, 1))
-    pointer = Tile(Pointer(Scalar.F32), ())
-    operands: dict[str, Any] = {
-        "base": (pointer, np.array([0x1000, 0x2000])),
-        "shape": [(I32, np.array([3, 3])), (I32, np.array([5]))],
-        "strides": [(Tile(Scalar.I64, ()), np.array([40, 50]))],
-    }
-    (made,) = run_op("make_tensor_view", operands, kind)
-    assert made.base.tolist() == [0x1000, 0x2000]
-    assert made.extents.tolist() == [[3, 8, 5]]
-    assert made.strides.tolist() == [[40, 4, 1], [50, 4, 1]]
-
-
 def test_tensors_are_parted_and_joined_with_their_blocks() -> None:
     tensor = Tensor(np.array([1, 2, 3, 4]), np.array([[5]]), np.array([[1], [2], [3], [4]]))
     places = [np.array([0, 2]), np.array([3, 1])]
@@ -384,23 +369,6 @@ def test_tensors_are_parted_and_joined_with_their_blocks() -> None:
     assert whole.base.tolist() == [1, 2, 3, 4]
     assert whole.extents.tolist() == [[5]]
     assert whole.strides.tolist() == [[1], [2], [3], [4]]
-
-
-def test_shapes_of_tensors_and_index_spaces() -> None:
-    tensor = TensorView(Scalar.F32, (None, None), (None, None))
-    held = Tensor(np.array([0]), np.array([[10, 7], [8, 0]]), np.array([[7, 1]]))
-    assert [
-        item.tolist()
-        for item in run_op("get_tensor_shape", {"source": (tensor, held)}, [I32, I32], blocks=2)
-    ] == [[10, 8], [7, 0]]
-    for view, expected in (
-        (PartitionView((4, 2), tensor, (0, 1)), [[3, 2], [4, 0]]),
-        (PartitionView((4, 2), tensor, (1, 0)), [[2, 0], [5, 4]]),
-        (StridedView((4, 2), (3, 7), tensor, (0, 1)), [[4, 3], [1, 0]]),
-    ):
-        found = run_op("get_index_space_shape", {"source": (view, held)}, [I32, I32], blocks=2)
-        assert [item.tolist() for item in found] == expected
-        assert found[0].dtype == np.int32
 
 
 _FAR = st.one_of(
