@@ -1,25 +1,43 @@
-"""Control flow of batches: loops with bounds of their own, early exits, and what damaged control
-flow is told.
-"""
+"""How batches of blocks run: control flow, their order, and waits for each other."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
-from tests.unit.runtime.cpu.tileir.build import I32, I64, Builder, program, tile
+from tests.unit.runtime.cpu.tileir.build import I32, I64, TOKEN, Builder, program, tile
+from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.execute import Options, execute
-from tilec_runtime.cpu.tileir.ir import Scalar, Signedness, Value
-from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.ir import (
+    MemoryOrder,
+    MemoryScope,
+    Pointer,
+    Predicate,
+    Rounding,
+    Scalar,
+    Signedness,
+    Value,
+)
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
-from tilec_runtime.errors import FaultError
+from tilec_runtime.errors import FaultError, LaunchLimitError, UsageError
 
 
-def printed(made: Program, blocks: int = 4, arguments: tuple[Any, ...] = (), **options: Any) -> str:
+def printed(
+    made: Program,
+    blocks: int = 4,
+    arguments: tuple[Any, ...] = (),
+    memory: Memory | None = None,
+    **options: Any,
+) -> str:
     texts: list[str] = []
-    execute(made, arguments, (blocks, 1, 1), Memory(), Options(output=texts.append, **options))
+    more = Options(output=texts.append, **options)
+    execute(made, arguments, (blocks, 1, 1), memory or Memory(), more)
     return "".join(texts)
 
 
@@ -131,3 +149,133 @@ def test_a_run_stops_when_somebody_asks() -> None:
     asked = iter([False] * 50 + [True] * 9)
     with pytest.raises(FaultError, match="kernel: stopped on request"):
         printed(forever(), cancelled=lambda: next(asked))
+
+
+POINTER = tile(Pointer(Scalar.I32))
+
+
+def either(b: Builder, condition: Value, then: str, otherwise: str) -> None:
+    b.op(
+        "if",
+        {"condition": condition},
+        (),
+        {},
+        [b.region((), lambda: b.op(then)), b.region((), lambda: b.op(otherwise))],
+    )
+
+
+def in_turn(first: int = 0) -> Program:
+    """Each block waits until a counter has come to its number, prints, and counts on."""
+
+    def fill(b: Builder, pointer: Value) -> None:
+        x = b.block()
+        wanted = b.add(x, b.constant(first))
+
+        def body() -> None:
+            seen = b.atomic_add(pointer, b.constant(0))
+            either(b, b.compare(seen, wanted, Predicate.EQUAL), "break", "yield")
+            b.op("continue")
+
+        b.op("loop", {"init": ()}, (), {}, [b.region((), body)], line=33)
+        b.show(x)
+        b.atomic_add(pointer, b.constant(1))
+        b.ret()
+
+    return program([POINTER], fill)
+
+
+def run(made: Program, blocks: int, **options: Any) -> tuple[str, int]:
+    """What is printed, and what the counter comes to."""
+    counter = np.zeros(1, np.int32)
+    memory = Memory([MemoryRegion.of("counter", counter)])
+    arguments = (counter.ctypes.data,)
+    return printed(made, blocks, arguments, memory=memory, **options), int(counter[0])
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", 3])
+def test_blocks_wait_for_the_one_before(order: str | int) -> None:
+    assert run(in_turn(), 400, order=order) == ("".join(f"{x};" for x in range(400)), 400)
+
+
+def test_a_wait_that_never_ends_is_found() -> None:
+    with pytest.raises(FaultError) as caught:
+        run(in_turn(first=1), 5)
+    assert str(caught.value).startswith(
+        "kernel.py:33:1: kernel: block (0, 0, 0) and 4 more wait in a loop for what no block in flight does\n  cause: a lock"
+    )
+    assert caught.value.block == (0, 0, 0)
+
+
+def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
+    def loads(order: MemoryOrder) -> bool:
+        def fill(b: Builder, pointer: Value) -> None:
+            def body() -> None:
+                seen, _ = b.op(
+                    "load_ptr_tko",
+                    {"source": pointer},
+                    [I32, TOKEN],
+                    {"order": order, "scope": MemoryScope.DEVICE},
+                )
+                either(b, b.compare(seen, b.constant(0), Predicate.NOT_EQUAL), "break", "continue")
+                b.op("continue")
+
+            b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
+            b.ret()
+
+        return bool(program([POINTER], fill).waits)
+
+    assert loads(MemoryOrder.ACQUIRE)
+    assert loads(MemoryOrder.RELAXED)
+    assert not loads(MemoryOrder.WEAK)
+
+
+GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
+
+
+@given(GRIDS, st.integers(1, 200), st.sampled_from(["forward", "reverse"]) | st.integers(0, 99))
+def test_every_block_runs_once_in_batches_of_bounded_size(
+    grid: tuple[int, int, int], size: int, order: str | int
+) -> None:
+    parts = list(batches(grid, size, order))
+    assert max(len(part) for part in parts) <= size
+    numbers = np.concatenate(parts).tolist()
+    count = math.prod(grid)
+    assert sorted(numbers) == list(range(count))
+    if not isinstance(order, int):
+        assert numbers == list(range(count))[:: 1 if order == "forward" else -1]
+
+
+def test_random_orders_differ_and_come_again() -> None:
+    first, again, other = (
+        np.concatenate(list(batches((500, 1, 1), 64, seed))).tolist() for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_an_unknown_order_is_refused() -> None:
+    with pytest.raises(UsageError, match="no order of blocks is called 'sideways'"):
+        list(batches((4, 1, 1), 4, "sideways"))
+
+
+def tiles(*shape: int) -> Program:
+    def fill(b: Builder) -> None:
+        value = b.spread(b.constant(1.0, Scalar.F32), *shape)
+        operands = {"lhs": value, "rhs": value}
+        b.op("addf", operands, value.type, {"rounding": Rounding.NEAREST_EVEN})
+        b.ret()
+
+    return program((), fill)
+
+
+def test_a_huge_grid_is_refused_before_it_starts() -> None:
+    made = tiles(64, 64)
+    with pytest.raises(LaunchLimitError) as caught:
+        execute(made, [], (1 << 20, 1 << 10, 1), Memory(), Options(kernel="add-f32"))
+    text = str(caught.value)
+    assert text.startswith(
+        "add-f32: grid (1048576, 1024, 1) is too much for the cpu device: 1,073,741,824 blocks, about 8.8e+12 elements and"
+    )
+    assert "fix: launch on a smaller problem, or raise the limit of elements" in text
+    execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 9000))
+    with pytest.raises(LaunchLimitError):
+        execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 8000))
