@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.unit.runtime.cpu.tileir.reference import LAYOUTS
 from tilec_runtime.cpu.tileir.ir import Scalar
-from tilec_runtime.cpu.tileir.values import Array, storage
+from tilec_runtime.cpu.tileir.values import Array, Layout, storage
 
 
 @functools.cache
@@ -99,3 +99,10 @@ def held_integers(numbers: list[int], kind: Scalar) -> Array:
 def signed(held: Array, kind: Scalar) -> list[int]:
     """What is held as signed numbers."""
     return [-int(item) if kind is Scalar.I1 else int(item) for item in held.ravel()]
+
+
+def garbage(layout: Layout, shape: tuple[int, ...], turn: int = 0) -> Array:
+    """A tile of undetermined elements, as it is held."""
+    hostile = layout.decode(layout.hostile())
+    flat = [hostile[(place + turn) % 3] for place in range(int(np.prod(shape)))]
+    return np.array(flat, hostile.dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Pointers: arithmetic, conversions, loads, stores, atomic updates, and memory of a block's own."""
+"""Memory of launches, and pointers: arithmetic, conversions, loads, stores, atomic updates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 
 from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program, run_op, tile
-from tests.unit.runtime.cpu.tileir.undetermined import garbage
+from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.frame import AccessKind
@@ -33,6 +33,62 @@ from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import FaultError
+
+
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    steps=st.lists(st.sampled_from([1, 2, -1, -2]), min_size=3, max_size=3),
+    order=st.permutations(range(3)),
+)
+def test_every_element_of_a_view_is_found_by_its_address(
+    shape: list[int], steps: list[int], order: list[int]
+) -> None:
+    base = np.arange(16**3, dtype=np.int32).reshape(16, 16, 16)[: shape[0] * 3]
+    view = base[tuple(slice(None, None, step) for step in steps[: len(shape)])]
+    view = view[tuple(slice(0, extent) for extent in shape)]
+    if view.ndim == 3:
+        view = view.transpose(order)
+    region = MemoryRegion.of("x", view)
+    start = view.ctypes.data
+    for index in np.ndindex(*view.shape):
+        address = start + sum(i * s for i, s in zip(index, view.strides, strict=True))
+        offset = address - region.address
+        assert 0 <= offset <= region.data.size - 4
+        assert region.element(offset) == index
+        assert region.data[offset : offset + 4].view(np.int32)[0] == view[index]
+
+
+A = MemoryRegion("a", 0x1000, np.zeros(16, np.uint8))
+B = MemoryRegion("b", 0x2000, np.zeros(16, np.uint8))
+WIDE = MemoryRegion("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
+NARROW = MemoryRegion("narrow", 0x1010, np.zeros(16, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("regions", "address", "writing", "found"),
+    [
+        ((B, A), 0x1000, False, A),
+        ((B, A), 0x100F, False, A),
+        ((B, A), 0x1010, False, None),
+        ((B, A), 0xFFF, False, None),
+        ((B, A), 0x2005, False, B),
+        ((WIDE, NARROW), 0x1011, False, WIDE),
+        ((WIDE, NARROW), 0x1011, True, NARROW),
+        ((WIDE, NARROW), 0x1080, True, WIDE),
+        ((MemoryRegion("empty", 0x1000, np.zeros(0, np.uint8)),), 0x1000, False, None),
+    ],
+)
+def test_finds_the_region_of_an_address(
+    regions: tuple[MemoryRegion, ...], address: int, writing: bool, found: MemoryRegion | None
+) -> None:
+    assert Memory(regions).find(address, writing=writing) is found
+
+
+def test_finds_the_nearest_region() -> None:
+    assert Memory((B, A)).nearest(0x1010) is A
+    assert Memory((B, A)).nearest(0x1FFF) is B
+    assert Memory().nearest(5) is None
+
 
 BASE = 0x7000_0000_0010
 WEAK = {"order": MemoryOrder.WEAK}

@@ -1,4 +1,6 @@
-"""Tiles through views, held against a reference that goes element by element."""
+"""Tiles through views, held against a reference that goes element by element, and undetermined
+elements.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from hypothesis import given
 
 from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import TOKEN, run_op
-from tests.unit.runtime.cpu.tileir.undetermined import garbage
+from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.frame import AccessKind
+from tilec_runtime.cpu.tileir.frame import AccessKind, Undetermined
 from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     MemoryOrder,
@@ -419,3 +421,69 @@ def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObj
         error.location is not None and (go_on is not True or "multiple" in error.what)
         for error in faults
     )
+
+
+NAN, BIG = np.nan, float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize(
+    ("element", "values"),
+    [
+        (Scalar.F16, [NAN, 65504, -65504]),
+        (Scalar.BF16, [NAN, 3.3895313892515355e38, -3.3895313892515355e38]),
+        (Scalar.F32, [NAN, BIG, -BIG]),
+        (Scalar.TF32, [NAN, 3.4011621342146535e38, -3.4011621342146535e38]),
+        (Scalar.F64, [NAN, np.finfo(np.float64).max, np.finfo(np.float64).min]),
+        (Scalar.F8E4M3FN, [NAN, 448, -448]),
+        (Scalar.F8E5M2, [NAN, 57344, -57344]),
+        (Scalar.F8E8M0FNU, [NAN, 2.0**127, 2.0**-127]),
+        (Scalar.F8E5M3FNU, [0xFF, 0xFE, 0]),
+        (Scalar.F4E2M1FN, [6, 6, -6]),
+        (Scalar.I1, [True, False, True]),
+        (Scalar.I4, [7, -8, 7]),
+        (Scalar.I8, [127, -128, 127]),
+        (Scalar.I64, [2**63 - 1, -(2**63), 2**63 - 1]),
+    ],
+    ids=str,
+)
+def test_hostile_values(element: Scalar, values: list[Any]) -> None:
+    form = LAYOUTS[element]
+    found = form.decode(form.hostile())
+    np.testing.assert_array_equal(
+        found if found.dtype.kind in "ib" else found.astype(np.float64), values
+    )
+
+
+INDEX = np.array([0, 1]), np.array([1])
+
+
+@pytest.mark.parametrize("observer", [None, Watcher()], ids=["whole tiles", "one by one"])
+@pytest.mark.parametrize("turn", [0, 1, 2, None])
+def test_elements_beyond_the_edge(turn: int | None, observer: Watcher | None) -> None:
+    array = np.ones((3, 6), np.float32)
+    wish = Undetermined(turn=turn)
+    found = matrix(array, (2, 4), *INDEX, observer=observer, undetermined=wish)[0]
+    other = (
+        np.zeros((2, 4), np.float32) if turn is None else garbage(LAYOUTS[Scalar.F32], (2, 4), turn)
+    )
+    inside = np.zeros((2, 2, 4), np.bool_)
+    inside[0, :, :2] = inside[1, :1, :2] = True
+    np.testing.assert_array_equal(found, np.where(inside, np.float32(1), other))
+
+
+def test_one_operation_and_some_blocks_can_be_filled() -> None:
+    array = np.ones((3, 6), np.float32)
+    for wish, filled in (
+        (Undetermined(site=("kernel", 0)), [True, True]),
+        (Undetermined(site=("kernel", 1)), [False, False]),
+        (Undetermined(site=("other", 0)), [False, False]),
+        (Undetermined(blocks=1), [True, False]),
+        (Undetermined(blocks=0), [False, False]),
+    ):
+        found = matrix(array, (2, 4), *INDEX, undetermined=wish)[0]
+        assert [bool((tile_ != np.nan_to_num(tile_)).any()) for tile_ in found] == filled
+        assert all(
+            set(tile_.reshape(-1).tolist()) == {0, 1}
+            for tile_, full in zip(found, filled, strict=True)
+            if not full
+        )
