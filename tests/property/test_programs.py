@@ -4,6 +4,7 @@ held up, against one step at a time.
 
 from __future__ import annotations
 
+import ctypes
 import random
 import time
 from typing import Any
@@ -14,8 +15,11 @@ import pytest
 from tests.cpu_samples import device
 from tests.programs.many import Program
 from tests.programs.programs import carry_out, follow
-from tilec_runtime import Device, Stream, Tensor
+from tests.runtime_samples import ADD, ADD_ABI, bundle_of
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import Device, Stream, Tensor, load
 from tilec_runtime.cpu.launch import CpuRun
+from tilec_runtime.tensors.lease import Holder
 
 # What a kernel is given that is to fail.
 FAIL = -666.0
@@ -29,13 +33,24 @@ def add(run: CpuRun) -> None:
     np.add(x, y, out=z)
 
 
-class CpuSite:
-    """A cpu device whose streams take their time, and whose freed memory is overwritten and given
-    out again.
-    """
+class Added:
+    """What both sites do with the kernel `add`."""
 
     kernel = "add"
     extra = (1.0,)
+    module: Any
+
+    def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
+        self.module.add(z, x, y, stream=stream)
+
+    def lazy(self, z: Any, x: Any, y: Any) -> Any:
+        return self.module.ops.add(z, x, y)
+
+
+class CpuSite(Added):
+    """A cpu device whose streams take their time, and whose freed memory is overwritten and given
+    out again.
+    """
 
     def __init__(self) -> None:
         self.delays = random.Random(0)
@@ -45,12 +60,6 @@ class CpuSite:
         self.device = Device("cpu", driver=self.driver)
         self.streams = [Stream(self.device) for _ in range(3)]
 
-    def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
-        self.module.add(z, x, y, stream=stream)
-
-    def lazy(self, z: Any, x: Any, y: Any) -> Any:
-        return self.module.ops.add(z, x, y)
-
     def broken(self, z: Any, x: Any, y: Any) -> Any:
         return self.module.ops.add(z, x, y, FAIL)
 
@@ -59,6 +68,42 @@ class CpuSite:
 
     def adopt(self, array: np.ndarray) -> Tensor:
         return Tensor.from_foreign(array, driver=self.driver)
+
+
+class FakeSite(Added):
+    """A driver that works at once and that, as CUDA's, holds no arguments: there, launches of
+    tensors that move take the shortest way.
+    """
+
+    def __init__(self) -> None:
+        kernel = FakeKernel(abi=ADD_ABI, run=self._add)
+        self.driver = FakeDriver(
+            kernels={image.symbol: kernel for variant in ADD.variants for image in variant.images}
+        )
+        self.module = load(bundle_of(ADD), 0, driver=self.driver)
+        self.device = Device(0, driver=self.driver)
+        self.streams = [Stream(0, driver=self.driver) for _ in range(3)]
+
+    def _add(self, z: int, x: int, y: int, count: int, alpha: float) -> None:
+        out, one, two = (
+            np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
+            for address in (z, x, y)
+        )
+        np.add(one * np.float32(alpha), two, out=out)
+
+    def broken(self, z: Any, x: Any, y: Any) -> Any:
+        return None  # nothing runs later here
+
+    def read(self, tensor: Any) -> np.ndarray:
+        tensor.require_readable(Holder(name="__array_interface__"))
+        out = np.empty(tensor.shape, np.float32)
+        ctypes.memmove(out.ctypes.data, tensor.ptr, tensor.nbytes)
+        return out
+
+    def adopt(self, array: np.ndarray) -> Tensor:
+        return Tensor.borrow_raw(
+            array.ctypes.data, array.shape, "f32", owner=array, driver=self.driver
+        )
 
 
 def test_programs_give_what_they_give_one_step_at_a_time() -> None:
@@ -71,6 +116,17 @@ def test_programs_give_what_they_give_one_step_at_a_time() -> None:
         assert len(site.driver._owners) == before
 
     follow(attempt)
+
+
+def test_programs_on_a_driver_that_holds_no_arguments() -> None:
+    site = FakeSite()
+
+    def attempt(program: Program, _: int) -> None:
+        before = len(site.driver._memory)
+        carry_out(program, site)
+        assert len(site.driver._memory) == before
+
+    follow(attempt, 300)
 
 
 def test_the_programs_would_see_unordered_streams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,15 @@
-"""The cubin reader over cubins that a test puts together byte by byte."""
+"""The cubin reader over cubins that a test puts together byte by byte, and over damaged ones."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.cubin_samples import Attribute, build_cubin
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError
@@ -51,3 +55,28 @@ def test_a_section_that_is_out_of_bounds() -> None:
     struct.pack_into("<Q", data, table + 64 + 32, 1 << 40)  # size of the first real section
     with pytest.raises(BundleError, match="out of bounds"):
         read_cubin(bytes(data))
+
+
+WHOLE = build_cubin()
+
+
+@examples(300)
+@given(st.integers(0, len(WHOLE) - 1))
+def test_a_cut_cubin_is_refused(length: int) -> None:
+    # The section table stands at the end: no cut leaves it whole.
+    with contextlib.suppress(BundleError):
+        read_cubin(WHOLE[:length])
+        raise AssertionError(f"{length} bytes were taken for a whole cubin")
+
+
+@examples(500)
+@given(
+    st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=6)
+)
+def test_a_changed_cubin_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
+    data = bytearray(WHOLE)
+    for place, value in changes:
+        data[place] = value
+    with contextlib.suppress(BundleError):
+        cubin = read_cubin(bytes(data))
+        assert all(k.shared >= 0 for k in cubin.kernels)
