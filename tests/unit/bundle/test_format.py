@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import typing
 
 import pytest
@@ -18,12 +17,12 @@ from tilec_runtime.bundle.format import (
     images_of,
     index_members,
 )
-from tilec_runtime.errors import BundleError, Location
+from tilec_runtime.errors import BundleError
 from tilec_runtime.model.digest import canonical_json
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
-from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.signature import Assumption, Param
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
@@ -96,19 +95,6 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
     assert kernel["params"][0].keys() == names(Param)
-
-
-def test_nan_survives() -> None:
-    param = Param(name="x", kind=ParamKind.SCALAR, dtype="f64", default=math.nan)
-    info = dataclasses.replace(
-        EMPTY,
-        kernels=(
-            KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),
-        ),
-    )
-    read = from_members(index_members(info)).kernels[0].params[0].default
-    assert isinstance(read, float)
-    assert math.isnan(read)
 
 
 SM_80, SM_90 = ["sm_80", [["occupancy", 2]]], ["sm_90", [["num_ctas", 2], ["occupancy", 2]]]

@@ -244,14 +244,3 @@ def test_other_threads_run_while_the_driver_waits(libcuda: Libcuda) -> None:
     assert plans.launch(5, (1,)) is True
     joined(thread)
     assert len(woke) > 5
-
-
-def test_functions_are_numbers_of_the_driver(libcuda: Libcuda) -> None:
-    plans = table(CONTEXT)
-    assert plans.add(
-        (1,), Plan(function=bindings.CUfunction(0x1234), template=bytes(8), offsets=(0,))
-    )
-    assert plans.launch(5, (1,)) is True
-    assert libcuda.launches[0][3] == 0x1234
-    with pytest.raises(TypeError):
-        plans.add((1.0,), Plan(function=object()))
