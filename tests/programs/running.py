@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 import trio
 
 from tests.programs.deferred import Deferred
@@ -187,17 +186,12 @@ def in_threads(w: World, reals: list[Any], *, raising: bool = True) -> list[Any]
 def in_loops(
     reals: list[Any], number: int, cancelled: list[int], *, alone: bool = True
 ) -> list[Any]:
-    """Results of ops that are awaited, or their errors where there are several; tasks are cancelled
-    once they have begun.
+    """Results of ops that are awaited under asyncio or trio, or their errors where there are
+    several; tasks are cancelled once they have begun.
     """
-    if number % 4 == 0:
-        return trio.run(_in_scopes, trio, trio.open_nursery, reals, cancelled, alone)
-    backend = ("trio", "asyncio")[number % 2]
-    if number % 4 == 1:
+    if number % 2:
         return asyncio.run(_in_asyncio(reals, cancelled, alone))
-    return anyio.run(
-        _in_scopes, anyio, anyio.create_task_group, reals, cancelled, alone, backend=backend
-    )
+    return trio.run(_in_trio, reals, cancelled, alone)
 
 
 async def _awaited(op: Any) -> Any:
@@ -212,34 +206,23 @@ async def _in_asyncio(reals: list[Any], cancelled: list[int], alone: bool) -> li
     return list(await asyncio.gather(*tasks, return_exceptions=not alone))
 
 
-async def _in_scopes(
-    library: Any, group: Callable[[], Any], reals: list[Any], cancelled: list[int], alone: bool
-) -> list[Any]:
-    """Under trio or anyio, which call a group of tasks by other names and all else alike."""
+async def _in_trio(reals: list[Any], cancelled: list[int], alone: bool) -> list[Any]:
     found: list[Any] = [None] * len(reals)
-    scopes = [library.CancelScope() for _ in reals]
+    scopes = [trio.CancelScope() for _ in reals]
 
     async def one(place: int) -> None:
         with scopes[place]:
-            found[place] = await _kept(reals[place])
+            try:
+                found[place] = await reals[place]
+            except Exception as error:  # noqa: BLE001 - is looked at by who started the loop
+                found[place] = error
 
-    async with group() as tasks:
+    async with trio.open_nursery() as tasks:
         for place in range(len(reals)):
             tasks.start_soon(one, place)
-        await library.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
         for place in cancelled:
             scopes[place].cancel()
-    return _raised(found, alone=alone)
-
-
-async def _kept(op: Any) -> Any:
-    try:
-        return await op
-    except Exception as error:  # noqa: BLE001 - is looked at by who started the loop
-        return error
-
-
-def _raised(found: list[Any], *, alone: bool) -> list[Any]:
     if alone and isinstance(found[0], Exception):
         raise found[0]
     return found
