@@ -366,7 +366,6 @@ def _cpu_options(
 def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
     """Return a case from the `--arg` options.
 
-
     Raises:
         MissingError: the kernel cannot be built for the device.
         UsageError: the kernel does not exist, or an argument does not fit it.

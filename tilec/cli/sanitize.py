@@ -383,7 +383,6 @@ def _reason(
 ) -> str:
     """Return the reason why a kernel or chain is not checked; empty if its cases are deselected.
 
-
     Args:
         holder: the kernel or chain.
         kernels: the names of the kernels that it launches.

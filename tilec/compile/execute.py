@@ -120,7 +120,6 @@ class JobRunner:
     ) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
         """Return the kernels of each (language, source), or the error that it cannot be read.
 
-
         Raises:
             ToolchainError: no worker process can be started.
         """
@@ -270,7 +269,6 @@ class JobRunner:
         on_start: Callable[[Request], None] = lambda _: None,
     ) -> None:
         """Run tasks, and those that `on_done` returns; callbacks run in this thread.
-
 
         Raises:
             ToolchainError: no worker process can be started.

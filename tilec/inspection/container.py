@@ -1,4 +1,4 @@
-"""Opening of the bundle in a bundle file, the directory of a generated package, or a wheel."""
+"""Opening of the bundle in a file, a generated package's directory, or a wheel."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def open_container(path: Path) -> Container:
 
 
 def describe(container: Container) -> Report:
-    """Return the report of an open container; read the whole bundle once for its digest."""
+    """Return the report of an open container.
+
+    This reads the whole bundle once for its digest.
+    """
     return Report(
         path=container.path,
         kind=container.kind,
@@ -141,7 +144,7 @@ def _from_wheel(path: Path) -> Container:
 
 
 def _part_beside(wheel: Path, module: str) -> bytes | None:
-    """Return the part in a provider's wheel beside the package's, or None if there is none."""
+    """Return the part in a provider's wheel beside the package's wheel, or None."""
     name, _, rest = wheel.name.partition("-")
     beside = wheel.with_name(f"{name}_{module.rpartition('_')[2]}-{rest}")
     if not beside.is_file():

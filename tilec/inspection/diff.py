@@ -20,7 +20,9 @@ _LAUNCH = ("grid", "block", "shared", "cluster", "cooperative", "programmatic")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A change that affects callers; it affects the whole package if `kernel` is empty.
+    """A change that affects callers.
+
+    It affects the whole package if `kernel` is empty.
 
     Attributes:
         breaking: whether a valid call may be rejected, or change its meaning.
@@ -33,7 +35,10 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
-    """Resources of one image: registers per thread, occupancy (0 to 1), all others in bytes."""
+    """Resources of one image.
+
+    They are registers per thread, occupancy (0 to 1), and bytes for all others.
+    """
 
     registers: int | None
     spills: int | None

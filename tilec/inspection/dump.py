@@ -1,4 +1,4 @@
-"""Code of one image as text: PTX, Tile IR, and machine code by the toolkit's disassemblers."""
+"""Code of one image as text: PTX, Tile IR, and disassembled machine code."""
 
 from __future__ import annotations
 
@@ -233,7 +233,10 @@ def _end(text: str, start: int) -> int:
 
 
 def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
-    """Return disassemblers with their flags, for one entry point if the image has several."""
+    """Return disassemblers with their flags.
+
+    If the image has several entry points, the flags select one.
+    """
     try:
         index = entry_index(data, symbol)
     except BundleError:

@@ -1,4 +1,4 @@
-"""Rendering of a page as one HTML file without external resources; all texts are escaped."""
+"""Rendering of a page as one HTML file: no external resources, escaped texts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
 
 
 def page_json(page: Page, amount: Amount) -> dict[str, Any]:
-    """Return the data of the page's script for the details of an image, as JSON values."""
+    """Return the data that the page's script shows for an image, as JSON values."""
     return {
         "images": [_image_json(one, amount) for one in page.images],
         "kernels": {kernel.name: _kernel_json(kernel) for kernel in page.report.info.kernels},

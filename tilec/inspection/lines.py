@@ -48,7 +48,7 @@ def ptx_listing(text: str) -> Listing:
 
 
 def tileir_listing(module: Module) -> Listing:
-    """Return Tile IR, with the source line of each operation and of its callers as places."""
+    """Return Tile IR, with the source lines of operations and callers as places."""
     return _listing((text, tuple(_chain(loc))) for text, loc in located(module))
 
 

@@ -1,4 +1,7 @@
-"""Capabilities of this machine to build and run kernels; missing parts are rows, not errors."""
+"""Capabilities of this machine to build and run kernels.
+
+Missing parts are rows of the report, not errors.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ TILE_IR: Version = (13, 1)  # oldest driver release that runs Tile IR
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Package:
-    """A Python package that compiles a language; `version` is empty if it is not installed."""
+    """A Python package that compiles a language; `version` is empty if missing."""
 
     name: str
     use: str
@@ -123,7 +126,7 @@ def _package(name: str, use: str) -> Package:
 
 
 def _unfit(name: str, installed: str) -> str:
-    """Return why a package's frontend rejects this version, or an empty string if it does not."""
+    """Return why a package's frontend rejects this version, or an empty string."""
     from tilec.frontends.simt import api as simt
     from tilec.frontends.tile.patches import TESTED
     from tilec.frontends.tools.packages import FIX, require_minor
@@ -162,7 +165,10 @@ def _driver(tools: tuple[ToolReport, ...]) -> Iterator[Check]:
 
 
 def _code(toolkit: Version, driver: Version) -> Iterator[Check]:
-    """Compare driver and toolkit: a driver loads code of its own major release and older ones."""
+    """Compare driver and toolkit.
+
+    A driver loads code of its own major release and of older ones.
+    """
     release = f"{toolkit[0]}.{toolkit[1]}"
     if driver[0] < toolkit[0]:
         least = required_driver((toolkit[0], 0))

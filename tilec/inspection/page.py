@@ -80,7 +80,7 @@ class PageImage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PageFile:
-    """A source file, with the name of its embedded listing, or a note why there is none."""
+    """A source file: the name of its embedded listing, or a note why there is none."""
 
     name: str
     code: str
@@ -249,7 +249,10 @@ class _Maker:
         )
 
     def sources(self, folder: Path) -> tuple[PageFile, ...]:
-        """Return the sources of the listings; unchanged sources of the bundle are embedded."""
+        """Return the sources of the listings.
+
+        Unchanged sources of the bundle are embedded.
+        """
         digests = dict(self._bundle.info.sources)
         files: list[PageFile] = []
         for name in self._files:

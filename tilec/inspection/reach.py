@@ -27,7 +27,7 @@ NEWER = "newer GPUs"  # unknown GPUs of the next major compute capability
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class DeadImage:
-    """An image that no device chooses; `instead` holds the targets of the images chosen instead."""
+    """An image that no device chooses; `instead` has the targets of those chosen."""
 
     id: str
     target: Target
@@ -99,7 +99,7 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether each variant has machine code under all drivers that the bundle supports."""
+        """Whether each variant has machine code under all supported drivers."""
         return self.driver is not None and (self.wanted is None or self.driver <= self.wanted)
 
 
@@ -171,7 +171,7 @@ def _reached(info: BundleInfo) -> dict[str, _Reach]:
 def _ranking(
     variants: Iterable[VariantInfo],
 ) -> Callable[[VariantInfo, DeviceFacts], tuple[int, ...]]:
-    """Return a function that gives the indices of the images that a device accepts, best first.
+    """Return a function that ranks the images that a device accepts, by index.
 
     Variants with similar images share a choice, because it is computed for every device and driver.
     """
@@ -288,6 +288,6 @@ def _packed(bundle: Bundle, digests: Iterable[str]) -> int | None:
 
 
 def _place(device: str) -> tuple[int, int]:
-    """Return the sort key of a device: GPUs by capability, then newer ones, then the cpu device."""
+    """Return the sort key of a device: GPUs by capability, newer ones, cpu device."""
     number = device.removeprefix("sm_")
     return (0, int(number)) if number.isdecimal() else (1 + (device == "cpu"), 0)

@@ -1,4 +1,4 @@
-"""Contents of a bundle as plain values, for `tilec inspect` and the summary of a build."""
+"""Contents of a bundle as plain values, for `tilec inspect` and summaries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelSummary:
-    """A kernel's row of the summary: counts, maximum of each resource, and size of the images."""
+    """A kernel's row of the summary: counts, maximal resources, size of the images."""
 
     name: str
     language: str
@@ -141,13 +141,13 @@ def usage(resources: Iterable[Resources]) -> Usage:
 
 
 def spills(resources: Resources) -> int | None:
-    """Return the larger of spill stores and loads in bytes per thread, or None if unknown."""
+    """Return the larger of spill stores and loads, in bytes per thread, or None."""
     known = [size for size in (resources.spill_stores, resources.spill_loads) if size is not None]
     return max(known, default=None)
 
 
 def image_id(variant: VariantInfo, image: ImageInfo) -> str:
-    """Format the id of an image, which is the id of its job, as `gemm-f16-BM128-sm_90`."""
+    """Format the id of an image and of its job as `gemm-f16-BM128-sm_90`."""
     return f"{variant.id}-{image.target}"
 
 
@@ -179,7 +179,10 @@ def param_text(param: Param, counts: Sequence[AxisValue] = ()) -> str:
 
 
 def assumption_text(assume: tuple[Assumption, ...]) -> str:
-    """Format as `a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty if no facts."""
+    """Format as `a, b: shape divisible by 16,16, stride by 16,1, base by 16`.
+
+    The text is empty if there are no facts.
+    """
     groups: dict[str, list[str]] = {}
     for one in assume:
         facts = [
@@ -219,7 +222,7 @@ def rule_text(rule: DispatchRule) -> str:
 
 
 def hints_text(variant: VariantInfo) -> str:
-    """Format as `occupancy=2`, or by target as `sm_90: occupancy=2; sm_100: num_ctas=2`."""
+    """Format as `occupancy=2`, or by target: `sm_90: occupancy=2; sm_100: num_ctas=2`."""
     shown = {
         target: ", ".join(f"{name}={value}" for name, value in hints)
         for target, hints in variant.hints

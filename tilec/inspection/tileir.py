@@ -31,7 +31,7 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
 
 
 def source_lines(path: Path, digest: str) -> list[str]:
-    """Return the lines of a source file, or no lines if it was changed or cannot be read."""
+    """Return the lines of a source file, or none if it is changed or unreadable."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if path.stat().st_size <= MAX_SOURCE:
             data = path.read_bytes()

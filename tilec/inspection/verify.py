@@ -137,7 +137,7 @@ def with_request(given: Given, targets: Sequence[str] = ()) -> tuple[Given, Rebu
 
 
 def _rebuild(provenance: Document, emit: tuple[str, ...]) -> Rebuild:
-    """Return the request in a provenance; `emit`, if not empty, replaces the request's own."""
+    """Return the request in a provenance; a given `emit` replaces that in it."""
     try:
         parameters = provenance["predicate"]["buildDefinition"]["externalParameters"]
         # `materials` has joined these lists, so their items are texts.
@@ -210,7 +210,7 @@ def _digest_in(root: Path, name: str) -> str:
 
 
 def differences(given: Given, built: Path, provenance: Path | None) -> tuple[Finding, ...]:
-    """Return the differences between a file and its new build; none if their bytes are equal.
+    """Return the differences between a file and its new build; none if equal.
 
     Args:
         given: the file to verify.
@@ -237,7 +237,7 @@ def _changed(given: Materials, built: Materials) -> Iterator[Finding]:
 
 
 def _interface(given: Path, built: Path) -> Iterator[Finding]:
-    """Yield the changes that affect callers of the launchers, if both files contain a bundle."""
+    """Yield the changes that affect callers, if both files contain a bundle."""
     try:
         reports = [describe(open_container(path)) for path in (given, built)]
     except BundleError:
@@ -338,7 +338,10 @@ def _require_sound(variant: Path) -> None:
 
 
 def _provenance_of(given: Given) -> Document | None:
-    """Return the file itself if it is a provenance, or the one in its outputs that names it."""
+    """Return the provenance of a file.
+
+    It is the file itself, or one in the same outputs that names the file.
+    """
     if given.kind == "provenance":
         return read_document(given.path)
     # Unless it was moved, a hub package is three folders below the provenance.

@@ -1,4 +1,4 @@
-"""Variant and image that a launch on a device would choose, for described arguments."""
+"""Variant and image that a launch on a device would choose, for given arguments."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Why:
 
 
 def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: DeviceInfo) -> Why:
-    """Return the choice of a launch with these arguments, or of each variant without arguments.
+    """Return the choice of a launch, or of each variant if there are no arguments.
 
     Args:
         bundle: bundle of the kernel.
@@ -129,7 +129,10 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
 
 
 def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, index: int) -> Described:
-    """Return a C-contiguous tensor at an aligned address; each of a launch has its own `index`."""
+    """Return a C-contiguous tensor at an aligned address.
+
+    Each tensor of a launch has its own `index`.
+    """
     stride = settled_stride(shape, None)
     return Described(
         TensorFacts(
@@ -279,7 +282,10 @@ def taken(
     chosen: Mapping[str, Any],
     device: DeviceInfo,
 ) -> VariantInfo | None:
-    """Return the variant that a launch with planned inputs chooses, or None if it is rejected."""
+    """Return the variant that a launch with planned inputs chooses, or None.
+
+    None means that the launch is rejected.
+    """
     given: dict[str, Any] = {
         p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT
     }

@@ -1,4 +1,4 @@
-"""Writer of the zip subset that bundles use; `tilec_runtime.bundle.archive` reads it."""
+"""Writer of the zip subset of bundles; `tilec_runtime.bundle.archive` reads it."""
 
 from __future__ import annotations
 

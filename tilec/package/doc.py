@@ -1,4 +1,4 @@
-"""Docstrings of generated functions: documentation, arguments, requirements and variants."""
+"""Docstrings of generated functions: text, arguments, requirements, variants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def summary(kernel: KernelInfo) -> str:
 
 
 def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
-    """Return the lines of the full docstring, for the method that launches the kernel at once."""
+    """Return the lines of the full docstring, for the method that launches at once."""
     lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
     lines += [
         "",
@@ -87,7 +87,7 @@ def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
 
 
 def _list_doc(kernel: KernelInfo, param: Param) -> str:
-    """Return what a list of arrays accepts, or an empty string for any other parameter."""
+    """Return what a list of arrays accepts, or an empty string for no list."""
     counts = kernel.list_counts.get(param.name)
     return f"list of {one_of(counts)} arrays, each: {param_doc(param)}" if counts else ""
 

@@ -1,4 +1,4 @@
-"""JSON documents about a build: an SBOM or a provenance, each with a seal over its own text.
+"""JSON documents about a build, an SBOM or a provenance, each with a seal.
 
 The seal is stored in the field for the document's unique id. It is a digest of the rest of the
 document: equal builds give equal bytes, and a changed document is detected.
@@ -35,12 +35,15 @@ document, by kind and name."""
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a document's file name, or an empty string for any other file."""
+    """Return the suffix of a document's file name, or an empty string."""
     return next((suffix for suffix in _SEALS if name.endswith(suffix)), "")
 
 
 def seal(document: Document, suffix: str) -> bytes:
-    """Return the text of a document with its seal; a seal that it already has is replaced."""
+    """Return the text of a document with its seal.
+
+    A seal that the document already has is replaced.
+    """
     *way, last = _SEALS[suffix]
     inner = document
     for key in way:

@@ -1,4 +1,4 @@
-"""Package for Hugging Face's `kernels`: one noarch variant that depends on torch alone.
+"""Package for Hugging Face's `kernels`: one noarch variant that needs only torch.
 
 The package holds the bundle, a module with a function for each kernel, and copies of the runtime's
 modules for launches. The copies have relative imports, because `kernels` loads several versions of
@@ -70,7 +70,9 @@ class HubView:
 
 
 def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
-    """Return the files of the variant, by path in it; equal arguments give equal bytes.
+    """Return the files of the variant, by path in it.
+
+    Equal arguments give equal bytes.
 
     Args:
         info: index of the bundle.
@@ -131,7 +133,7 @@ def _source(root: Path, module: str) -> tuple[Path, str]:
 
 
 def _imports(root: Path, text: str) -> Iterator[str]:
-    """Yield the modules of the runtime that a module imports, at its top and in functions."""
+    """Yield the runtime modules that a module imports, at its top and in functions."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tilec_runtime"):
             for alias in node.names:
@@ -142,7 +144,7 @@ def _imports(root: Path, text: str) -> Iterator[str]:
 
 
 def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
-    """Return the view of the package's module; `bundle` is the file name of the bundle."""
+    """Return the view of the package's module; `bundle` is the bundle's file name."""
     package = package_view(info, bundle, index)
     kernels = tuple(
         _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)

@@ -1,4 +1,4 @@
-"""`metadata.json` of a package for Hugging Face's `kernels`: name, architectures, digests."""
+"""`metadata.json` of a package for `kernels`: name, architectures, digests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
 
 
 def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
-    """Return `metadata.json`: the name, the architectures, and the digest of each other file.
+    """Return `metadata.json`: name, architectures, digests of the other files.
 
     The id is a digest of the rest of the document, like the seal of an SBOM.
     """
@@ -43,7 +43,7 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_digests(path: Path) -> dict[str, str]:
-    """Return the digests (hex) of files from an unchanged `metadata.json`, by relative path.
+    """Return the digests (hex) of files from `metadata.json`, by relative path.
 
     Return no digests for any other file, or for one that names a file outside its folder.
     """
@@ -85,7 +85,10 @@ def hub_name(info: BundleInfo) -> str:
 
 
 def _archs(info: BundleInfo) -> Iterator[str]:
-    """Yield the architectures for which every kernel has machine code, as `kernels` names them."""
+    """Yield the architectures for which every kernel has machine code.
+
+    The names are those of `kernels`.
+    """
     rows: list[dict[str, tuple[int, int]]] = []
     for kernel in info.kernels:
         images = [image for variant in kernel.variants for image in variant.images]

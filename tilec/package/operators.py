@@ -185,7 +185,10 @@ class _Operator:
         yield f"return {self.call}"
 
     def guards(self) -> Iterator[str]:
-        """Yield the lines that record a call with autograd, or reject inputs without a gradient."""
+        """Yield the lines that record a call with autograd, or reject inputs.
+
+        Inputs that require a gradient are rejected if the operator has none for them.
+        """
         kernel, backward = self.kernel, self.kernel.backward
         tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
         if backward is not None:
@@ -200,7 +203,7 @@ class _Operator:
             yield from self._recorded(tensors)
 
     def _recorded(self, tensors: Sequence[Param]) -> Iterator[str]:
-        """Yield the lines that record a call with autograd if one of the tensors requires it."""
+        """Yield the lines that record a call with autograd if a tensor requires it."""
         wanted = " or ".join(
             f"({name} is not None and {name}.requires_grad)"
             if param.optional
@@ -221,7 +224,10 @@ class _Operator:
             yield f'    raise RuntimeError("{self.namespace}::{self.kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
 
     def missing_gradient(self) -> list[str]:
-        """Return the line of a backward that raises; no line if the operator writes an input."""
+        """Return the line of a backward that raises.
+
+        There is no such line if the operator writes an input.
+        """
         name = self.kernel.name
         if any(param.out for param in self.kernel.inputs):
             return []
@@ -258,7 +264,9 @@ class _Operator:
 def _backward(
     kernel: KernelInfo, backward: BackwardInfo, values: Mapping[str, str], other: KernelInfo
 ) -> list[str]:
-    """Return the lines that call the backward operator and return its gradients in order.
+    """Return the lines that call the backward operator and return its gradients.
+
+    The gradients are in the order of the inputs.
 
     Args:
         kernel: the operator.

@@ -92,7 +92,7 @@ def save_outputs(cache: Cache, fingerprint: str, root: Path, outputs: Iterable[O
 
 
 def unchanged_outputs(cache: Cache, fingerprint: str, root: Path) -> tuple[Output, ...] | None:
-    """Return the outputs of a fingerprint, or None if any file is missing or was changed."""
+    """Return the outputs of a fingerprint, or None if a file is missing or changed."""
     rows = cache.get_record(_key(fingerprint))
     outputs = []
     try:

@@ -1,4 +1,4 @@
-"""Shared parts of HTML pages: one file, escaped values, no foreign scripts or styles."""
+"""Shared parts of HTML pages: style, policy, and templates with escaped values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def page_environment(name: str) -> Environment:
-    """Return the Jinja2 environment of a directory of page templates; values are escaped."""
+    """Return the environment of a directory of page templates; values are escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(templates(name))
@@ -27,7 +27,7 @@ def page_environment(name: str) -> Environment:
 
 
 def page_style(name: str) -> str:
-    """Return the style sheet of a page: the style of all pages, then its directory's own."""
+    """Return the style sheet of a page: the shared style, then its directory's."""
     return "".join(
         (templates(folder) / file).read_text(encoding="utf-8")
         for folder, file in (("pages", "base.css"), (name, "report.css"))
@@ -35,7 +35,7 @@ def page_style(name: str) -> str:
 
 
 def page_policy(style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy that allows exactly this style and this script.
+    """Return the Content-Security-Policy that allows only this style and script.
 
     Scripts and styles of injected markup then have no effect.
     """

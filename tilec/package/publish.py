@@ -130,7 +130,7 @@ def put_in_place(
     outputs: Sequence[Output],
     note: Callable[[str], None],
 ) -> None:
-    """Rename staged outputs into place, and remove the outputs of earlier builds that they replace.
+    """Rename staged outputs into place, and remove the earlier outputs they replace.
 
     Removed are standard files that this build does not make, and earlier bundles and packages of
     this package under another digest or module. Other outputs of earlier builds stay, such as
@@ -248,7 +248,7 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
 
 
 def _wheels(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
-    """Stage the wheel; for a split package, the small wheel and the wheels of machine code."""
+    """Stage the wheel, or the small wheel and the others of a split package."""
     if not publication.manifest.output.wheel.split:
         files = _package_files(publication.info, bundle, digest)
         yield _wheel(publication, stage, publication.info, files, RUNTIME, {})

@@ -1,4 +1,4 @@
-"""Files of the typed Python package, from a bundle's index through view and template."""
+"""Files of the typed Python package, from a bundle's index, view and templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, bytes]:
-    """Return the files of the package that wraps a bundle, without the bundle beside them.
+    """Return the files of the package that wraps a bundle, without the bundle.
 
     Args:
         info: index of the bundle.
@@ -72,7 +72,9 @@ def _environment(folder: str) -> Environment:
 
 
 def templates(name: str) -> Path:
-    """Return a directory of tilec's templates, in the installed wheel or beside the sources.
+    """Return a directory of tilec's templates.
+
+    It is in the installed wheel, or beside the sources.
 
     Raises:
         ToolchainError: the directory is in neither.

@@ -1,4 +1,4 @@
-"""CycloneDX SBOM of a bundle: the tools, sources and images of a build, with their digests.
+"""CycloneDX SBOM of a bundle: tools, sources and images, with their digests.
 
 Equal bundles give equal bytes: the SBOM contains no time, and its serial number is a digest.
 """

@@ -21,7 +21,7 @@ Providers = Mapping[Version, PackageInfo]
 
 
 def providers_of(info: BundleInfo) -> Providers:
-    """Return the packages of a bundle's machine code, in the order of the capabilities."""
+    """Return the packages of a bundle's machine code, in order of capability."""
     images = (image for image in images_of(info) if image.target.kind is TargetKind.CUBIN)
     return {cc: _provider(info.package, cc) for cc in sorted({image.target.cc for image in images})}
 

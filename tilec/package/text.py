@@ -13,7 +13,9 @@ WIDTH = 100
 
 
 def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, ...]:
-    """Return parameter names for Python: keywords and names in `taken` get an underscore appended.
+    """Return parameter names for Python.
+
+    Keywords and names in `taken` get an underscore appended.
 
     Raises:
         UsageError: a name is not an identifier.
@@ -46,7 +48,7 @@ def literal(value: object) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text for a docstring, without backslashes, double quotes or control characters."""
+    """Return text for a docstring: no backslash, double quote or control character."""
     shown = "".join(c if c.isprintable() else " " if c.isspace() else f"<{ord(c):x}>" for c in text)
     return shown.replace("\\", "/").replace('"""', "'''").replace('"', "'")
 
@@ -78,7 +80,7 @@ def prose(text: str) -> list[str]:
 
 
 def bracketed(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """Return `head(items)tail` on one line, or with one item per line if that is too wide."""
+    """Return `head(items)tail` on one line, or one item per line if that is too wide."""
     line = f"{head}({', '.join(items)}){tail}"
     return (
         [line]

@@ -1,4 +1,4 @@
-"""Views of a bundle's index for the package's templates: one per kernel, one for the package."""
+"""Views of a bundle's index for the package's templates: kernels and package."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class PackageView:
 
 
 def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
-    """Return the view of a bundle's package; the arguments are those of `render_package`.
+    """Return the view of a bundle's package; arguments as for `render_package`.
 
     Raises:
         UsageError: the name of a kernel or a parameter cannot be a name in Python.
@@ -153,7 +153,10 @@ class _Argument:
 
     @property
     def lazy(self) -> str:
-        """Parameter of the function that returns an op: a value, or an op whose result is one."""
+        """Parameter of the function that returns an op.
+
+        The argument is a value, or an op whose result is one.
+        """
         taken = f"OrOp[{self.variable or self.type}]"
         return f"{self.name}: {f'Sequence[{taken}]' if self.listed else taken}{self._assigned}"
 
@@ -203,7 +206,10 @@ class _Keyword:
 
 
 def _launch_keywords(kernel: KernelInfo, axes: Sequence[str]) -> Iterator[_Keyword]:
-    """Yield the keywords of configuration and variant; `axes` are the Python names of the axes."""
+    """Yield the keywords of configuration and variant.
+
+    `axes` are the Python names of the axes.
+    """
     if kernel.launch.open:
         yield _Keyword("config", "LaunchConfig", bool(kernel.launch.preset))
     built = dict(kernel.axes)
@@ -254,7 +260,7 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
 
 
 def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the Python names of a launcher's parameters, and of the axes that its caller chooses.
+    """Return the Python names of a launcher's parameters and of its chosen axes.
 
     Raises:
         UsageError: a name is not an identifier.
@@ -266,7 +272,10 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
 
 
 def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> list[str]:
-    """Return the lines of a method that returns its outputs, of the same library as its input."""
+    """Return the lines of a method that returns its outputs.
+
+    The outputs are of the same library as the first input.
+    """
     if not kernel.allocated:
         return []
     names = {param.name for param in (*kernel.allocated, *kernel.given)}
@@ -334,7 +343,7 @@ def is_open(kernel: KernelInfo, axis: str) -> bool:
 
 
 def defaults(kernel: KernelInfo) -> tuple[str, ...]:
-    """Return each parameter's default in Python, or an empty string for a required parameter.
+    """Return each parameter's default in Python, or an empty string if required.
 
     In Python, a parameter without a default cannot follow one with a default. The earlier defaults
     then apply in the launcher only.
@@ -350,7 +359,7 @@ def defaults(kernel: KernelInfo) -> tuple[str, ...]:
 
 
 def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], none: str = "") -> list[str]:
-    """Return the parameters of a method with optional keywords, each with the values it accepts.
+    """Return parameters of a method with optional keywords, each with its values.
 
     Names that are keywords of Python are omitted.
     """

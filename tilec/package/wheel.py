@@ -82,7 +82,7 @@ def metadata_files(
     requires: tuple[str, ...],
     extras: Mapping[str, tuple[str, ...]],
 ) -> dict[str, bytes]:
-    """Return the files of a wheel's `.dist-info` folder except RECORD, by path in the wheel.
+    """Return the files of a wheel's `.dist-info` folder except RECORD, by path.
 
     Raises:
         OutputError: the version is not valid in PEP 440.
@@ -123,12 +123,12 @@ def release_name(package: PackageInfo) -> str:
 
 
 def normalise_name(name: str) -> str:
-    """Format a distribution's name for file names: `Acme.Kernels-2` becomes `acme_kernels_2`."""
+    """Format a distribution's name for files: `Acme.Kernels-2` as `acme_kernels_2`."""
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def license_expression(package: PackageInfo) -> str:
-    """Return a package's licence as an SPDX expression, or an empty string if it is not one."""
+    """Return the licence as an SPDX expression, or an empty string if it is not one."""
     try:
         return canonicalize_license_expression(package.license) if package.license else ""
     except InvalidLicenseExpression:

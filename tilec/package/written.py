@@ -1,4 +1,4 @@
-"""List of a package's outputs: the files that a build may replace and `tilec clean` removes.
+"""List of a package's outputs, which builds may replace and `tilec clean` removes.
 
 The list is a file beside the outputs. It names each output with its kind and SHA-256. A file
 belongs to tilec while its digest is in the list. The list does not prove origin, because a program
@@ -38,7 +38,10 @@ class Written:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the file; empty if tilec did not write these bytes, or for a link."""
+        """SHA-256 (hex) of the file.
+
+        It is empty if tilec did not write these bytes, and for a link.
+        """
         digest = "" if self.path.is_symlink() else file_digest(self.path)
         return digest if digest in self.digests else ""
 
@@ -89,7 +92,10 @@ def save_list(path: Path, package: str, outputs: Iterable[Output]) -> None:
 
 
 def is_written(path: Path) -> bool:
-    """Return whether a file is an unchanged output of any package, listed in a folder above it."""
+    """Return whether a file is an unchanged output of any package.
+
+    The lists of the folders above the file are read.
+    """
     return any(
         file.path == path and file.unchanged
         for folder in path.parents
@@ -101,7 +107,7 @@ def is_written(path: Path) -> bool:
 def stale_outputs(
     manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]
 ) -> dict[Path, bool]:
-    """Return the earlier outputs that a build replaces, each with whether it is unchanged.
+    """Return the earlier outputs that a build replaces, and whether each is unchanged.
 
     Bundles stay, as do wheels and documents of other versions. Only another generated package
     replaces a generated package. A package under another module is removed as a whole or not at
@@ -131,7 +137,7 @@ def stale_outputs(
 
 
 def outputs_of_others(directory: Path, package: str) -> dict[Path, str]:
-    """Return the outputs of other packages in a directory, each with the name of its package.
+    """Return the outputs of other packages in a directory, with the package's name.
 
     A project has such outputs after its package was renamed, or if packages share a directory.
     tilec cannot distinguish these cases.
@@ -145,7 +151,7 @@ def outputs_of_others(directory: Path, package: str) -> dict[Path, str]:
 
 
 def hub_place(package: str) -> tuple[str, ...]:
-    """Return the path below the outputs of a package's variant for the Hugging Face hub."""
+    """Return the path below the outputs of the variant for the Hugging Face hub."""
     return "hub", package, "build", VARIANT
 
 
@@ -155,7 +161,7 @@ def document_name(package: PackageInfo, suffix: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file (hex), or an empty string if it cannot be read as a file."""
+    """Return the SHA-256 of a file (hex), or an empty string if it is unreadable."""
     try:
         if not path.is_file():
             return ""
@@ -179,7 +185,7 @@ def _packages(directory: Path) -> list[str]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield digest, kind and name of each row that names a file below the list's directory."""
+    """Yield digest, kind and name of each row with a file below the directory."""
     try:
         sound = path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST
         text = path.read_text(encoding="utf-8", errors="replace") if sound else ""

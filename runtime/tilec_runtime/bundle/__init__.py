@@ -1,1 +1,1 @@
-"""The bundle, the contract between both halves: one file of images and their index."""
+"""The bundle, the contract between both halves: one file of images and an index."""

@@ -1,4 +1,7 @@
-"""The zip subset of bundles: equal members give equal bytes; the reader accepts no other form."""
+"""The zip subset of bundles.
+
+Equal members give equal bytes, and the reader accepts no other form.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ def read_directory(
 
 
 def _directory_of(read_at: ReadAt, size: int) -> tuple[bytes, int, int]:
-    """Return the bytes of the central directory, its number of members, and its offset."""
+    """Return the bytes of the central directory, its number of members and offset."""
     if size > limits.FILE + (limits.MEMBERS << 8):
         damaged(f"has {size} bytes, more than any bundle")
     if size < END.size or (tail := read_at(size - END.size, END.size))[:4] != b"PK\5\6":
@@ -169,7 +172,6 @@ def read_member(read_at: ReadAt, member: Member) -> bytes:
     """Return the data of a member after verifying header, size and CRC.
 
     The peak memory is little more than the size of the data.
-
 
     Raises:
         BundleError: the member is damaged.

@@ -37,7 +37,7 @@ _ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {
 
 @value_class(frozen=True, kw_only=True)
 class DeviceFacts:
-    """Properties of a device that the choice needs, with its policy for compilation at load.
+    """Properties of a device that the choice needs, with its compilation policy.
 
     Attributes:
         cc: compute capability, such as (9, 0).
@@ -156,7 +156,7 @@ def require_image(
 
 
 def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
-    """Return the cause why no image of a variant runs on the cpu device, and the next step."""
+    """Return why no image of a variant runs on the cpu device, and the next step."""
     if any(image.target.kind is TargetKind.TILEIR for image in images):
         return (
             "the kernel was built by a newer toolkit than this tilec knows",
@@ -174,7 +174,7 @@ def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, st
 
 
 def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
-    """Return the reason why the device cannot run an image, or an empty string if it can."""
+    """Return why the device cannot run an image, or an empty string if it can."""
     target = image.target
     if device.interprets:
         return _cpu_refusal(image, *device.interprets)
@@ -256,7 +256,7 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
 
 
 def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]:
-    """Return the rank of an accepted image, the rule that accepts it, and the compiler it needs."""
+    """Return the rank of an accepted image, its rule, and the compiler it needs."""
     target = image.target
     own, here = dotted(target.cc), dotted(device.cc)
     if device.interprets:
@@ -284,7 +284,10 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
 
 
 def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
-    """Return the next step for a device without an image, or without machine code if not `jit`."""
+    """Return the next step for a device without an image.
+
+    Without `jit`, a device without machine code also gets one.
+    """
     images = [candidate.image for candidate in choice.candidates]
     if device.interprets:
         return cpu_advice(images)[1]
@@ -313,7 +316,7 @@ def _rebuild(images: Sequence[ImageInfo], device: DeviceFacts) -> str:
 
 
 def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts, *, jit: bool) -> str:
-    """Return the next step if only the policy or an old driver prevents the use of the images."""
+    """Return the next step if only policy or driver prevents the use of the images."""
     waiting = [_needed_cuda(image) for image in fitting if _waits(image, device)]
     portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
     # A driver loads machine code from every toolkit of its own major release.

@@ -1,4 +1,7 @@
-"""Codecs between values and plain JSON; reading is strict, and errors give the JSON path."""
+"""Codecs between values and plain JSON.
+
+Reading is strict, and errors give the JSON path.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ MAX_ITEMS = 1 << 20  # the limit of arrays without a smaller one
 
 
 class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns it into a BundleError
-    """A JSON value that violates the schema; `path` collects the steps to it, innermost first."""
+    """A JSON value that violates the schema; `path` has the steps to it in reverse."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -38,7 +41,7 @@ def unfit(where: str, fault: str) -> NoReturn:
 
 @value_class(frozen=True)
 class Codec:
-    """The conversion of one type of value to plain JSON and back; `read` raises Misfit."""
+    """The conversion of a type to and from plain JSON; `read` raises Misfit."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
@@ -59,7 +62,7 @@ def shown(value: Any) -> str:
 
 
 def record(cls: type[Any], **fields: Codec) -> Codec:
-    """Encode a dataclass as an object with exactly these keys, named like its attributes."""
+    """Encode a dataclass as an object whose keys are exactly its attributes."""
     names = frozenset(fields)
     readers = tuple((name, codec.read) for name, codec in fields.items())
     writers = tuple((name, codec.write) for name, codec in fields.items())
@@ -147,12 +150,12 @@ def optional(codec: Codec) -> Codec:
 
 
 def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec:
-    """Encode a string of at most `most` characters; `what` describes the pattern in messages."""
+    """Encode a string of at most `most` characters; `what` is the pattern in words."""
     return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
 
 
 def word(marks: str, what: str) -> Codec:
-    """Encode an ASCII name of letters, digits and `marks`, without a mark at either end.
+    """Encode an ASCII name of letters, digits and `marks`, with no mark at an end.
 
     It uses no regular expression; see the comment before `is_digest`.
     """
@@ -226,7 +229,10 @@ def enumeration(cls: type[enum.Enum]) -> Codec:
 
 
 def parsed(parse: Callable[[str], Any]) -> Codec:
-    """Encode a value as a name: `str` writes it, and `parse` reads it or raises ValueError."""
+    """Encode a value as a name.
+
+    `str` writes the name. `parse` reads it, or raises ValueError.
+    """
 
     def read(value: Any) -> Any:
         if type(value) is not str or len(value) > 100:
@@ -246,7 +252,7 @@ def is_digest(value: str) -> bool:
 
 
 def is_name(value: str) -> bool:
-    """Whether a string consists of letters, digits and `_`, and does not begin with a digit."""
+    """Whether a string has only letters, digits and `_`, and begins with no digit."""
     return value.replace("_", "a").isalnum() and not value[0].isdecimal()
 
 

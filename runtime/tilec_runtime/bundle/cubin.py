@@ -1,4 +1,4 @@
-"""A reader for cubins (64-bit ELF files): kernels, their parameters and their resources.
+"""A reader for cubins (64-bit ELF files): kernels, parameters and resources.
 
 It needs no tool of the CUDA toolkit.
 """
@@ -45,7 +45,7 @@ _STO_ENTRY = 0x10
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CubinParam:
-    """One kernel parameter: its index, and its offset and size in the parameter block in bytes."""
+    """One kernel parameter: index, and offset and size in bytes in the block."""
 
     ordinal: int
     offset: int
@@ -156,7 +156,7 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def entry_index(data: bytes, name: str) -> int:
-    """Return the index of an entry point in a cubin's symbol table, or 0 if it is the only one.
+    """Return the index of an entry point in the symbol table, or 0 if it is alone.
 
     Disassemblers take this index.
 
@@ -272,7 +272,7 @@ def _kernel(
 
 
 def _function_facts(data: bytes, section: _Section | None) -> dict[int, dict[int, int]]:
-    """Return the per-function attributes of .nv.info: symbol index to attribute to number."""
+    """Return the per-function attributes of .nv.info: symbol to attribute to number."""
     facts: dict[int, dict[int, int]] = {}
     for _, attribute, _, payload in _attributes(_body(data, section)):
         if attribute in (_REGCOUNT, _FRAME_SIZE, _MIN_STACK):

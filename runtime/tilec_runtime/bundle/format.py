@@ -38,7 +38,9 @@ def image_name(digest: str) -> str:
 
 
 def index_members(info: BundleInfo) -> dict[str, bytes]:
-    """Return the members of an index by name, `bundle.json` first. Equal values give equal bytes.
+    """Return the members of an index by name, `bundle.json` first.
+
+    Equal values give equal bytes.
 
     Raises:
         BundleError: the value violates a rule that every reader checks.
@@ -50,7 +52,10 @@ def index_members(info: BundleInfo) -> dict[str, bytes]:
 
 
 def draft_members(info: BundleInfo) -> dict[str, bytes]:
-    """Return the members of an index that may lack variants, and dtypes known after compilation."""
+    """Return the members of a draft index.
+
+    A draft may lack variants, and dtypes that are known only after compilation.
+    """
     rows = [(kernel.name, canonical_json(KERNEL.write(kernel))) for kernel in info.kernels]
     kernels = ROWS.write([(name, sha256(row)) for name, row in rows])
     top = {"schema_version": SCHEMA_VERSION, "kernels": kernels, **FRAME.write(info)}
@@ -58,7 +63,7 @@ def draft_members(info: BundleInfo) -> dict[str, bytes]:
 
 
 def index_digest(info: BundleInfo) -> str:
-    """Return the SHA-256 (hex) of the index, equal to `Bundle.index_digest` of its bundle."""
+    """Return the SHA-256 (hex) of the index, equal to `Bundle.index_digest`."""
     return sha256(index_members(info)[INDEX_NAME])
 
 

@@ -66,7 +66,7 @@ class Part(Protocol):
         """Return the bytes of an image, by its digest."""
 
     def packed(self, digest: str) -> int | None:
-        """Return the packed size of an image in bytes, or None if the part is not installed."""
+        """Return the packed size of an image in bytes, or None without its part."""
 
 
 class Parts:
@@ -126,7 +126,7 @@ class Parts:
             return part.image(digest)
 
     def part(self, cc: Version) -> Part | None:
-        """Return the part of a compute capability, or None if its provider is not installed.
+        """Return the part of a compute capability, or None without its provider.
 
         Raises:
             BundleError: the part is damaged or of another build.
@@ -171,7 +171,7 @@ def extra_of(cc: Version) -> str:
 
 
 def installed_part(module: str) -> Path | bytes | None:
-    """Return the part in a provider module without importing it, or None if it is not installed.
+    """Find the part in a provider module without importing it, or return None.
 
     The result is a path, or bytes if the module is not on disk (in a zip file, for example).
     """

@@ -44,7 +44,7 @@ def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
 
 
 def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
-    """Return the directory of the shared cache (`TILEC_SHARED_CACHE`), or None if not set.
+    """Return the directory of the shared cache, `TILEC_SHARED_CACHE`, or None.
 
     Raises:
         CallError: the path begins with the home of an unknown user.
@@ -80,7 +80,9 @@ def exposed_folders(root: Path | None, why: str, tell: Callable[[str], object]) 
 
 
 def exposure(root: Path) -> str:
-    """Return a clause that tells why other users can change the cache, or an empty string.
+    """Return why other users can change the cache, or an empty string.
+
+    The reason is a clause.
 
     The directory `root` and tilec's directories in it must belong to this user, and no other user
     may write to them. A missing directory is no problem.
@@ -98,7 +100,7 @@ def exposure(root: Path) -> str:
 
 
 def foreign(status: os.stat_result) -> str:
-    """Return a predicate that tells why a file is not private to this user, or an empty string."""
+    """Return a function for why a file is not private, or an empty string if it is."""
     if stat.S_ISLNK(status.st_mode):
         return "is a symbolic link"
     if status.st_uid != os.geteuid():

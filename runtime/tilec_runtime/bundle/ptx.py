@@ -1,4 +1,4 @@
-"""A reader for entry points of PTX: parameters, limits of the block, and line numbers."""
+"""A reader for entry points of PTX: parameters, block limits and line numbers."""
 
 from __future__ import annotations
 

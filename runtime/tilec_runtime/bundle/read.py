@@ -32,7 +32,9 @@ _CHUNK = 1 << 20
 
 
 class Bundle:
-    """An open bundle, which reads kernels and images on first use; any thread may use it.
+    """An open bundle, which reads kernels and images on first use.
+
+    Any thread may use it.
 
     A bundle opened by path keeps its file open as long as the object lives. Replacing the file
     during that time has no effect on it.
@@ -149,7 +151,7 @@ class Bundle:
             return self._content("image", image_name(digest), digest)
 
     def packed(self, digest: str) -> int | None:
-        """Return the packed size of an image in bytes, or None if its part is not installed."""
+        """Return the packed size of an image in bytes, or None without its part."""
         cc = self._elsewhere.get(digest)
         if cc is None:
             return self._members[image_name(digest)].packed

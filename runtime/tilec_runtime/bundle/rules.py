@@ -1,4 +1,4 @@
-"""Rules between several fields of an index: existing names, equal counts, total sizes.
+"""Rules between several fields of an index: names, equal counts, total sizes.
 
 All functions raise Misfit.
 """
@@ -24,7 +24,10 @@ _MOST_SCRATCH = 1 << 30  # bytes of one block
 
 
 def check_index(info: BundleInfo) -> None:
-    """Check a whole index except its expressions, which the first launch of a kernel parses."""
+    """Check a whole index except its expressions.
+
+    The first launch of a kernel parses them.
+    """
     _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
     _unique("sources", (name for name, _ in info.sources), "source")
     for index, (name, _) in enumerate(info.sources):
@@ -42,7 +45,7 @@ def check_index(info: BundleInfo) -> None:
 
 
 def check_expressions(info: BundleInfo) -> None:
-    """Check for a writer that expressions of tables and rules parse and name parameters."""
+    """Check expressions of tables and rules for a writer: syntax and parameter names."""
     for kernel in info.kernels:
         here, params = f"kernels.{kernel.name}", {param.name for param in kernel.params}
         sizes = kernel.table.sizes if kernel.table is not None else ()
@@ -121,7 +124,7 @@ def _check_param(here: str, param: Param, kernel: KernelInfo) -> None:
 
 
 def _check_lists(here: str, kernel: KernelInfo) -> None:
-    """Check that lists consist of tensors, do not overlap, and have axes of valid lengths."""
+    """Check that lists are disjoint, hold tensors, and have axes of valid lengths."""
     axes, end = dict(kernel.axes), 0
     for index, one in enumerate(kernel.lists):
         arrays = kernel.params[one.first : one.first + one.most]
@@ -141,7 +144,10 @@ def _check_lists(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:
-    """Check that outputs are tensors that the kernel writes, described by tensors of the inputs."""
+    """Check the outputs of an operator.
+
+    They must be tensors that the kernel writes, described by tensors of the inputs.
+    """
     _unique(f"{here}.outputs", (output.param for output in op.outputs), "output")
     tensors = {p.name: p for p in kernel.params if p.kind is ParamKind.TENSOR and not p.optional}
     for index, output in enumerate(op.outputs):
@@ -157,7 +163,7 @@ def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:
 def _check_backward(
     here: str, kernel: KernelInfo, backward: BackwardInfo, kernels: dict[str, KernelInfo]
 ) -> None:
-    """Check that a backward kernel is an operator of the bundle, and that its arguments exist."""
+    """Check that a backward kernel is an operator, and that its arguments exist."""
     other = kernels.get(backward.kernel)
     if other is None or other.op is None:
         unfit(here, f"{backward.kernel!r} is no operator of the bundle")
@@ -231,7 +237,7 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
-    """Check that each argument has the size of its type, and a type that fits its parameter."""
+    """Check that each argument has its type's size and fits its parameter."""
     params = {param.name: param for param in kernel.params}
     total = sum(slot.size for slot in abi)
     if total > limits.ARGUMENTS:
@@ -267,7 +273,10 @@ def _check_special(here: str, slot: AbiSlot, params: Sequence[Param]) -> None:
 
 
 def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, ...]]) -> None:
-    """Check the total length of expressions, which the first launch of a kernel parses."""
+    """Check the total length of expressions.
+
+    The first launch of a kernel parses them.
+    """
     launch = kernel.launch
     texts = {
         *launch.grid,
@@ -287,7 +296,7 @@ def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, .
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:
-    """Check that each target appears once, has an image, and follows the order of the images."""
+    """Check that each target appears once, with an image, in the images' order."""
     targets = list(dict.fromkeys(str(image.target) for image in variant.images))
     hinted = dict(variant.hints)
     if [target for target, _ in variant.hints] != [

@@ -1,4 +1,7 @@
-"""The files of the cache: addressed by kind and name, written atomically, verified when read."""
+"""The files of the cache.
+
+They are addressed by kind and name, written atomically, and verified when read.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,11 @@ _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This directory is a cach
 
 
 class DamagedError(Exception):
-    """A file of the cache is damaged; the message is a clause, such as `it is cut short`."""
+    """A file of the cache is damaged; the message is a clause, `it is cut short`."""
 
 
 class ExposedError(PermissionError):
-    """Other users can change a folder of the cache; `strerror` gives the folder and the reason."""
+    """Other users can change a folder of the cache; `strerror` has folder and reason."""
 
 
 def path_of(root: Path, kind: str, name: str) -> str:
@@ -50,7 +53,7 @@ def path_of(root: Path, kind: str, name: str) -> str:
 
 
 def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
-    """Return (meta, SHA-256 of the meta's bytes, offset of the data, size of the data), or None.
+    """Return the meta, its SHA-256, and offset and size of the data, or None.
 
     None stands for a missing file. The file's time of last use is updated. The data is verified by
     a CRC-32, which detects accidents at a tenth of the cost of a SHA-256; the user of the image
@@ -205,7 +208,7 @@ def is_stale(path: str, age: float) -> bool:
 
 
 class _File(NamedTuple):
-    """A file's meta, the SHA-256 of the meta's bytes, all its bytes, and the offset of its data."""
+    """A file's meta, the meta's SHA-256, the file's bytes, and the data's offset."""
 
     meta: Any
     row: str
@@ -252,7 +255,7 @@ def _save(root: Path, kind: str, name: str, *parts: bytes, shared: bool) -> None
 
 
 def replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
-    """Create or replace a file atomically; `folder` is the descriptor of its directory.
+    """Create or replace a file atomically in the directory of descriptor `folder`.
 
     Raises:
         OSError: the file could not be written; no partial file remains.

@@ -1,4 +1,4 @@
-"""The cpu device's driver: host memory, queues as streams, and an interpreter of Tile IR."""
+"""The cpu device's driver: host memory, queues as streams, a Tile IR interpreter."""
 
 # ruff: noqa: ARG002 - every driver has the parameters that a GPU's driver needs
 from __future__ import annotations
@@ -65,7 +65,10 @@ _PATIENCE = 2.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LoadedModule:
-    """A module of Tile IR, and the memory of its variables, which lives as long as the module."""
+    """A module of Tile IR, and the memory of its variables.
+
+    The memory lives as long as the module.
+    """
 
     module: Module
     variables: tuple[MemoryRegion, ...]
@@ -143,11 +146,14 @@ class CpuDriver(GraphDouble):
         return LoadedModule(module=module, variables=memory_of_variables(module))
 
     def function(self, module: LoadedModule, symbol: str) -> Program:
-        """Prepare an entry point. The module's variables keep their values between launches."""
+        """Prepare an entry point.
+
+        The module's variables keep their values between launches.
+        """
         return prepare(module.module, symbol, module.variables)
 
     def function_facts(self, function: Program) -> FunctionFacts:
-        """Return the same facts for every function: it needs no registers or shared memory."""
+        """Return the same facts for every function: no registers, no shared memory."""
         return _FACTS
 
     def allow_shared(self, function: Program, size: int) -> None:
@@ -191,7 +197,7 @@ class CpuDriver(GraphDouble):
         return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
 
     def launch_target(self, _ordinal: int) -> None:
-        """Return None: every launch is bound by `bind_launch`, and keeps its arguments alive."""
+        """Return None: `bind_launch` binds every launch, and keeps its arguments alive."""
 
     def launch_failed(
         self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
@@ -209,7 +215,7 @@ class CpuDriver(GraphDouble):
         return ON_GPU if self._allocations.holding(address) is None else ON_CPU
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """Return (start, size in bytes) of the allocation that contains an address, or None."""
+        """Return (start, size in bytes) of the allocation of an address, or None."""
         holding = self._allocations.holding(address)
         return None if holding is None else (holding[0], holding[1].size)
 
@@ -310,7 +316,10 @@ class CpuDriver(GraphDouble):
     def copy_box(
         self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
     ) -> None:
-        """Copy strided rows in stream order. Host memory must not change until the copy is done."""
+        """Copy strided rows in stream order.
+
+        Host memory must not change until the copy is done.
+        """
         into = rows_of(self._bytes(target, box.target_reach, own=kind in _INTO), box, target=True)
         out_of = rows_of(
             self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False
@@ -430,7 +439,10 @@ class CpuDriver(GraphDouble):
             self._marks[event] = QueueMark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
-        """Let later work of a stream wait for an event; an unrecorded event counts as reached."""
+        """Let later work of a stream wait for an event.
+
+        An unrecorded event counts as reached.
+        """
         mark = self._mark(event)
         if (
             not self._captures.wait(stream, event, set_outside=mark is not None)
@@ -445,7 +457,7 @@ class CpuDriver(GraphDouble):
         return mark is None or mark.reached
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:
-        """Return the error of the work before a reached event, which the caller must handle."""
+        """Return the error of the work before a reached event; the caller handles it."""
         mark = self._mark(event)
         return None if mark is None else mark.told()
 

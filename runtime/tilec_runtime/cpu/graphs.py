@@ -153,7 +153,7 @@ class Captures:
         return True
 
     def wait(self, stream: int, event: int, *, set_outside: bool) -> bool:
-        """Let a stream wait for an event if one of them is captured; return whether one is.
+        """Let a stream wait for an event in a capture; return whether one is captured.
 
         Raises:
             DriverError: they do not belong to the same capture. If only the event is captured, a

@@ -1,4 +1,4 @@
-"""One launch on the cpu device: unpack its arguments, find their memory, run the kernel."""
+"""One launch on the cpu device: unpack arguments, find memory, run the kernel."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ _Taken: TypeAlias = "tuple[Sequence[Any], Sequence[MemoryRegion], Mapping[str, M
 
 
 class Launching:
-    """A launch bound to its kernel, grid and tensor shapes; a call adds addresses and scalars."""
+    """A launch bound to kernel, grid and tensor shapes.
+
+    A call adds addresses and scalars.
+    """
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class Launching:
         return work
 
     def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
-        """Unpack the arguments like `prepare`, for a caller that executes the launch itself."""
+        """Unpack the arguments like `prepare`, for a caller that executes the launch."""
         run = self._made(self._take(parameters, held), None)
         observer = self._options.observer
         return (
@@ -270,7 +273,7 @@ class Launching:
 
 
 class QueuedCall:
-    """A callable that enqueues a launch on a stream, and returns an error instead of raising it.
+    """A function that enqueues a launch on a stream, and returns an error as a value.
 
     Attributes:
         launching: the bound launch.

@@ -1,4 +1,4 @@
-"""Memory of the cpu device: allocations by address, pools, and strided rows of bytes."""
+"""Memory of the cpu device: allocations by address, pools, strided rows of bytes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Allocations:
 
 
 def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
-    """Return the source or target bytes of a copy as an array of (slices, rows, width)."""
+    """Return source or target bytes of a copy as an array of (slices, rows, width)."""
     slices, rows = (
         (box.target_slice, box.target_pitch) if target else (box.source_slice, box.source_pitch)
     )
@@ -153,7 +153,7 @@ class Pool:
             self._threshold = size
 
     def trim(self, keep: int) -> None:
-        """Release unused memory until used and unused memory together are at most `keep` bytes."""
+        """Release unused memory until all reserved memory is at most `keep` bytes."""
         with self._lock:
             for size in sorted(self._kept, reverse=True):
                 addresses = self._kept[size]

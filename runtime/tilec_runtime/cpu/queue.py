@@ -313,7 +313,10 @@ class Queue:
             self._failures.append((number, copied(error)))
 
     def _next(self) -> _Task | None:
-        """Return the oldest work, or None after a time without work, which ends the thread."""
+        """Return the oldest work, or None after some time without work.
+
+        None ends the thread.
+        """
         with self._changed:
             if not self._tasks:
                 self._changed.wait_for(

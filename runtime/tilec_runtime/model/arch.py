@@ -1,4 +1,4 @@
-"""GPU architectures: a table of properties, and targets with parsing, order and compatibility."""
+"""GPU architectures: a table of properties, and targets with their compatibility."""
 
 from __future__ import annotations
 
@@ -175,7 +175,11 @@ class Target:
         return f"{_PREFIXES[self.kind]}_{self.number}"
 
     def __lt__(self, other: object) -> bool:
-        """Order by kind (cubin, PTX, LTO-IR, Tile IR), capability, and suffix (none, `f`, `a`)."""
+        """Order by kind, capability, and suffix.
+
+        The kinds are in the order cubin, PTX, LTO-IR, Tile IR; the suffixes in the order none, `f`,
+        `a`.
+        """
         if not isinstance(other, Target):
             return NotImplemented
         return self._rank < other._rank
@@ -207,7 +211,7 @@ class Target:
 
 
 def is_soc(cc: Version) -> bool:
-    """Whether `cc` belongs to a system on a chip, which shares no cubins with other GPUs."""
+    """Whether `cc` is of a system on a chip, which shares no cubins with other GPUs."""
     return cc in ARCHS and ARCHS[cc].soc
 
 

@@ -13,7 +13,7 @@ def sha256(data: bytes) -> str:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Encode as JSON with sorted keys and no white space: equal values give equal bytes."""
+    """Encode as JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode()

@@ -1,4 +1,4 @@
-"""Versions of drivers, CUDA releases and PTX ISAs, and the conversions between them."""
+"""Versions of drivers, CUDA releases and PTX ISAs, and their conversions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ BRANCHES: dict[Version, int] = {
 
 
 def cuda_of_branch(branch: int) -> Version | None:
-    """Return the newest CUDA release that a driver branch supports, or None if it is too old."""
+    """Return the newest CUDA release of a driver branch, or None if it is too old."""
     known = [cuda for cuda, first in BRANCHES.items() if first <= branch]
     return max(known) if known else None
 
 
 def branch_of_cuda(cuda: Version) -> int | None:
-    """Return the oldest driver branch that supports a CUDA release, or None if it is too new."""
+    """Return the oldest driver branch for a CUDA release, or None if it is too new."""
     known = [branch for release, branch in BRANCHES.items() if release >= cuda]
     return min(known) if known else None
 
@@ -77,7 +77,7 @@ def required_driver(cuda: Version) -> str:
 
 
 def driver_of_ptx_isa(isa: Version) -> str:
-    """Format the oldest driver that accepts a PTX ISA for `min-driver`, as `580 (CUDA 13.0)`."""
+    """Format the oldest driver for a PTX ISA for `min-driver`, as `580 (CUDA 13.0)`."""
     cuda = cuda_of_ptx_isa(isa)
     release, branch = f"CUDA {cuda[0]}.{cuda[1]}", BRANCHES.get(cuda)
     return f"{branch} ({release})" if branch else f"the driver of {release}"

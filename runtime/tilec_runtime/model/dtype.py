@@ -98,6 +98,6 @@ BY_NUMPY: dict[str, DType] = {row.numpy: row for row in _ROWS}
 
 
 def short_name(text: str) -> str:
-    """Convert a name of NumPy or torch (`float32`) to tilec's (`f32`); return other text as is."""
+    """Convert a NumPy or torch name (`float32`) to `f32`; return other text as is."""
     row = BY_NUMPY.get(text)
     return row.name if row else text

@@ -168,7 +168,7 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
 
 
 def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
-    """Return the tensor and the box extents of `descriptor(x, BM, BK)`, checked by `parse_abi`."""
+    """Return tensor and box extents of `descriptor(x, BM, BK)`; `parse_abi` checks it."""
     node = parse_tree(text)
     assert isinstance(node, ast.Call)
     tensor, *box = map(ast.unparse, node.args)
@@ -176,7 +176,10 @@ def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
 
 
 def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr:
-    """Build the address of a tensor passed as a descriptor, with all names of the descriptor."""
+    """Build the address of a tensor that is passed as a descriptor.
+
+    Its names are all names in the descriptor.
+    """
     if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
         message = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
         raise ExpressionError(message, text=text, column=column_of(node, text))

@@ -1,4 +1,4 @@
-"""Compile syntax trees of the expression language to closures over parameters and axes."""
+"""Compilation of syntax trees to closures over parameters and axes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Run = Callable[[Env], Any]
 
 
 class Symbol:
-    """A number that records operations on it; launches evaluate expressions over symbols."""
+    """A number that records operations on it, for launches on symbols."""
 
     __slots__ = ()
 

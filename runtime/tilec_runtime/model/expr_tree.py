@@ -91,7 +91,7 @@ def _plain_words(text: str) -> bool:
 
 
 def _scan(text: str) -> None:
-    """Refuse tokens that only Python has, and tokens that cause warnings of Python's parser."""
+    """Refuse tokens of Python alone, and tokens that cause warnings of its parser."""
     pattern = re.compile(_PIECE, re.VERBOSE)
     at = 0
     while at < len(text):

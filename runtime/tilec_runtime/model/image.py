@@ -10,7 +10,9 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True)
 class Resources:
-    """Resources of one image, read without a GPU; None if unknown, as for portable code.
+    """Resources of one image, read without a GPU; None if unknown.
+
+    They are unknown for portable code.
 
     Attributes:
         registers: registers per thread.
@@ -78,7 +80,7 @@ class ImageInfo:
 
 @value_class(frozen=True, kw_only=True)
 class Image:
-    """The output of a job: index entry, bytes, the entry point's ABI, and compiler warnings."""
+    """The output of a job: index entry, bytes, the entry point's ABI, and warnings."""
 
     info: ImageInfo
     data: bytes

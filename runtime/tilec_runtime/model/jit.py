@@ -6,7 +6,10 @@ import enum
 
 
 class JitFallback(enum.Enum):
-    """The manifest's `jit-fallback`: whether images may be compiled at load; denied by default."""
+    """The manifest's `jit-fallback`: whether images may be compiled at load.
+
+    The default is to deny it.
+    """
 
     DENY = "deny"
     WARN = "warn"

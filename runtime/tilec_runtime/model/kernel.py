@@ -62,7 +62,9 @@ class VariantInfo:
 
 @value_class(frozen=True, kw_only=True)
 class LaunchInfo:
-    """The launch description of a kernel; numbers are expressions over parameters and axes.
+    """The launch description of a kernel.
+
+    Numbers are expressions over parameters and axes.
 
     Attributes:
         grid: one to three expressions.
@@ -170,7 +172,7 @@ class KernelInfo:
 
     @property
     def allocated(self) -> tuple[Param, ...]:
-        """Parameters that calls of the operator allocate if left out; empty if not an operator."""
+        """Parameters that calls of the operator may allocate; empty if not an operator."""
         names = self.op.allocated if self.op is not None else ()
         return tuple(param for param in self.params if param.name in names)
 
@@ -207,7 +209,7 @@ class KernelInfo:
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
     def by_device(self, axis: str) -> bool:
-        """Whether the device determines an axis: all images of a target have the same value."""
+        """Whether the device determines an axis: it is equal in all images of a target."""
         values: dict[Target, set[AxisValue]] = {}
         for variant in self.variants:
             for image in variant.images:
@@ -222,7 +224,10 @@ class KernelInfo:
 
 @value_class(frozen=True, kw_only=True)
 class ToolInfo:
-    """A tool of a build: name, version, and the SHA-256 of its file or of its wheel's file list."""
+    """A tool of a build: name, version, and SHA-256.
+
+    The SHA-256 is that of its file, or of its wheel's file list.
+    """
 
     name: str
     version: str

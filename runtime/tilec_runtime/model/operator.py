@@ -26,7 +26,7 @@ class OutputInfo:
 
 @value_class(frozen=True, kw_only=True)
 class BackwardInfo:
-    """The backward kernel, an operator that computes gradients of another operator's inputs.
+    """The backward kernel: an operator that computes another operator's gradients.
 
     Attributes:
         kernel: name of the backward kernel.
@@ -39,7 +39,7 @@ class BackwardInfo:
     args: tuple[tuple[str, str], ...]
 
     def gradient_of(self, param: str) -> str:
-        """Return the backward kernel's parameter for the gradient of `param`; empty for none."""
+        """Return the backward kernel's parameter for the gradient of `param`, or ""."""
         return next((name for name, stands in self.args if stands == GRAD + param), "")
 
 

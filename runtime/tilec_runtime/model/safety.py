@@ -42,7 +42,9 @@ class Fact:
 
 @value_class(frozen=True, kw_only=True)
 class Region:
-    """The partition of an output among blocks: tiles with these extents (axis names or numbers).
+    """The partition of an output among blocks, in tiles.
+
+    The extents of the tiles are axis names or numbers.
 
     Each block writes one tile, or several if `mapped`.
     """

@@ -61,7 +61,7 @@ class Param:
 
 @value_class(frozen=True, kw_only=True)
 class ListParam:
-    """A parameter of calls that is a list of arrays; the kernel has a parameter for each array.
+    """A list of arrays in calls; the kernel has a parameter for each array.
 
     Attributes:
         name: keyword name in the launcher.
@@ -104,7 +104,7 @@ class AbiSlot:
 
 
 def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlot, ...] | None:
-    """Return the arguments that serve two images of one variant, or None if they differ.
+    """Return arguments for two images of one variant, or None if they differ.
 
     They may differ in the size of scratch memory. An image that needs none has a null there, which
     it ignores.
@@ -122,7 +122,7 @@ def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlo
 
 @value_class(frozen=True, kw_only=True)
 class Assumption:
-    """Facts about one tensor that the compiler may use, and that the launcher verifies.
+    """Facts about a tensor that the compiler may use, and the launcher verifies.
 
     Attributes:
         param: name of the parameter.

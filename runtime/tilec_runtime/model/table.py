@@ -1,4 +1,4 @@
-"""Tuning tables, the shipped part of tuning records, and the look-up of an entry for a launch."""
+"""Tuning tables: the shipped part of tuning records, with look-up for a launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Range = tuple[int, int]
 
 @value_class(frozen=True, kw_only=True)
 class DispatchRule:
-    """A rule for launches: if `when` holds (empty: always), use the axes of the point `take`.
+    """A rule for launches: if `when` holds, use the axes of the point `take`.
+
+    An empty `when` always holds.
 
     The point may leave axes open.
     """

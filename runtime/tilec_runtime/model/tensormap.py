@@ -1,4 +1,4 @@
-"""Tensor maps: 128-byte descriptors of a tensor for the GPU's copy engine, encoded per launch."""
+"""Tensor maps: 128-byte descriptors for the GPU's copy engine, made per launch."""
 
 from __future__ import annotations
 

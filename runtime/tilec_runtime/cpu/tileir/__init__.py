@@ -1,1 +1,1 @@
-"""Tile IR on the CPU: a bytecode reader, an interpreter that uses NumPy, and a memory checker."""
+"""Tile IR on the CPU: a bytecode reader, a NumPy interpreter, a memory checker."""

@@ -1,4 +1,4 @@
-"""Loads and stores of tiles through views: whole tiles if possible, single elements otherwise."""
+"""Loads and stores through views, of whole tiles if possible, else of elements."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ViewAccess:
         )
 
     def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> TilePlan | None:
-        """Plan the access of whole tiles, or return None if single elements must be accessed.
+        """Plan the access of whole tiles, or return None for accesses of elements.
 
         A sparse tile becomes one tile per index along its sparse dimension.
         """
@@ -165,7 +165,7 @@ class ViewAccess:
         )
 
     def _places(self, axis: int, start: Array) -> tuple[Array, Array]:
-        """Return the indices along a tile dimension: the first of each tile, and the offsets."""
+        """Return the indices along a tile dimension: first of each tile, and offsets."""
         rank = len(self.geometry.tile)
         shape = tuple(-1 if item == axis else 1 for item in range(rank))
         if axis == self.geometry.sparse:
@@ -183,7 +183,7 @@ class ViewAccess:
         return np.moveaxis(elements.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
 
     def scattered(self, raw: Array, rows: int) -> Array:
-        """Split sparse tiles into `rows` tiles of single indices; the reverse of `gathered`.
+        """Split sparse tiles into `rows` tiles of single indices, to reverse `gathered`.
 
         If all blocks have the same indices, the value of the last block is used.
         """
@@ -217,7 +217,7 @@ def _index(
     tensor: Tensor,
     shape: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """Return the index in the tensor, and the tensor's extents, of some elements of the tiles."""
+    """Return the tensor indices of some elements of the tiles, and the extents."""
     index = np.zeros((len(where[0]), tensor.extents.shape[1]), np.int64)
     for (first, along), dim in zip(places, dims, strict=True):
         index[:, dim] = np.broadcast_to(first, shape)[where] + np.broadcast_to(along, shape)[where]

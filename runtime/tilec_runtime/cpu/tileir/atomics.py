@@ -73,7 +73,7 @@ class Groups:
 
 
 def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array:
-    """Update elements of a flat array in order; return each element's value before its update."""
+    """Update elements of a flat array in order; return each element's old value."""
     if mode is AtomicMode.XCHG:
         return _exchange(memory, index, values)
     if mode in _UNSIGNED:
@@ -114,7 +114,10 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
 
 
 def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
-    """Add float32 numbers like a GPU's atomic units, which flush subnormal numbers to zero."""
+    """Add float32 numbers like a GPU's atomic units.
+
+    They flush subnormal numbers to zero.
+    """
     original = memory[index]
     before = _in_turn(memory, index, values, np.add)
     if not (_subnormal(before) or _subnormal(memory[index])):
@@ -132,7 +135,7 @@ def _subnormal(held: Array) -> bool:
 
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
-    """Store each value if its element has the bits of `compare`; return the earlier values."""
+    """Store each value if its element has the bits of `compare`; return old values."""
     bits = np.dtype(f"u{memory.itemsize}")
     memory, compare = memory.view(bits), compare.view(bits)
     before = np.empty(values.shape, bits)
@@ -192,7 +195,7 @@ def _exchange(memory: Array, index: Rows, values: Array) -> Array:
 
 
 def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Rows, list[Array]]:
-    """Return the memory of a part of the elements, their indices, and their part of the arrays.
+    """Return the memory and indices of a part of the elements, and its part of arrays.
 
     Elements are in the order of the blocks.
     """
@@ -203,7 +206,10 @@ def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Row
 
 
 def _all_blocks(wanted: Elements) -> Elements:
-    """Expand elements to one row per block: blocks that update the same element each do so."""
+    """Expand elements to one row per block.
+
+    Blocks that update the same element then each do so.
+    """
     size = wanted.frame.size
     return dataclasses.replace(
         wanted,

@@ -52,7 +52,10 @@ class Footprint:
 
     @property
     def flight(self) -> int:
-        """Number of blocks that take turns; at least two, so that one can wait for another."""
+        """Number of blocks that take turns.
+
+        It is at least two, so that one block can wait for another.
+        """
         return max(2, min(_IN_FLIGHT, 4 * _MEMORY // self.total))
 
 
@@ -88,7 +91,7 @@ def _work(op: Op) -> int:
 
 
 def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
-    """Yield the numbers of the blocks of a grid (x is fastest) in batches of at most `size`.
+    """Yield a grid's block numbers in batches of at most `size`, x fastest.
 
     Raises:
         CallError: the order is unknown.
@@ -108,7 +111,7 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
 
 
 def _spans(grid: Grid, size: int, backward: bool) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of batches that are boxes of the grid: parts of rows, rows, or planes."""
+    """Yield (start, end) of batches that are boxes: parts of rows, rows, or planes."""
     width, unit = _box(grid, size)
     count = math.prod(grid)
     step = -1 if backward else 1
@@ -141,7 +144,7 @@ _CALL = 3e-6
 
 
 def refuse_huge(each: Footprint, grid: Grid, batch: int, most: int, kernel: str) -> None:
-    """Refuse a launch that computes more than `most` elements; `batch` as in `Options`.
+    """Refuse a launch that computes too many elements; `batch` is as in `Options`.
 
     Raises:
         LaunchLimitError: the launch exceeds the limit; the message estimates its time.

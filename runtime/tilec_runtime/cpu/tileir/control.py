@@ -1,4 +1,7 @@
-"""Control flow of a batch: runs code, splits the batch if blocks diverge, and joins it again."""
+"""Control flow of a batch of blocks.
+
+Code runs for the whole batch. The batch is split if blocks diverge, and joined again.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ class Exit(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Blocks that left code: the exit, their rows in the code's frame (None: all), their values."""
+    """Blocks that left code, with their exit, rows and values.
+
+    The rows are those of the code's frame; None means all.
+    """
 
     exit: Exit
     rows: Rows | None
@@ -70,7 +76,7 @@ Control: TypeAlias = Callable[[Frame], Passage]
 
 
 class Code:
-    """The operations of a block: sequences of steps, each followed by a control operation."""
+    """The operations of a block: runs of steps, each before a control operation."""
 
     __slots__ = ("_exit", "_ops", "_parts", "_values")
 
@@ -211,7 +217,10 @@ def _count(op: Op, frame: Frame) -> None:
 
 
 def finish(code: Code, frame: Frame) -> tuple[Any, ...]:
-    """Run code that ends in a plain `yield`, ignoring pauses, and return the yielded values."""
+    """Run code that ends in a plain `yield`; return the values.
+
+    Pauses are ignored.
+    """
     run = code.run(frame)
     while True:
         try:
@@ -317,7 +326,10 @@ def _settle(
 
 
 def _meet(leaves: list[Leave], size: int) -> tuple[Rows | None, tuple[Any, ...]]:
-    """Join blocks of several exits: return their sorted rows (None: all), and joined values."""
+    """Join blocks of several exits; return sorted rows and values.
+
+    Rows are None for all blocks.
+    """
     if len(leaves) == 1:
         rows = leaves[0].rows
         return (None if rows is None or len(rows) == size else rows), leaves[0].values

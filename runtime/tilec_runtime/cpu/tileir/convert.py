@@ -43,7 +43,7 @@ def _float_to_float(op: Op, _: Bodies) -> Step:
 
 
 def _float_to_int(op: Op, _: Bodies) -> Step:
-    """Convert with saturation, also without the attribute `saturating`; a NaN becomes zero.
+    """Convert with saturation, with or without `saturating`; a NaN becomes zero.
 
     The conversion to i1 tests for nonzero like on GPUs; a NaN gives true.
     """
@@ -110,7 +110,7 @@ def _bitcast(op: Op, _: Bodies) -> Step:
 
 
 def _repack(op: Op, _: Bodies) -> Step:
-    """Build `pack`, which converts a 1-D tile to bytes, first element lowest, or `unpack`."""
+    """Build `pack` of a 1-D tile to bytes, first element lowest, or `unpack`."""
     kind, target = element(op.operand("source")), element(op.results[0])
     shape = tile(op.results[0]).shape
     return _reading(op, kind, target, lambda bits: bits.reshape(bits.shape[0], *shape))
@@ -140,7 +140,10 @@ def _width(kind: Scalar | Pointer) -> int:
 
 
 def _to_bytes(held: Array, bits: int) -> Array:
-    """Return the bytes of tiles, shape (blocks, bytes); elements below 8 bits are packed."""
+    """Return the bytes of tiles, shape (blocks, bytes).
+
+    Elements below 8 bits are packed.
+    """
     flat = np.ascontiguousarray(held).reshape(held.shape[0], -1)
     if bits == 1:
         return np.packbits(flat, axis=1, bitorder="little")

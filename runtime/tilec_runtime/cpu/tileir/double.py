@@ -100,7 +100,7 @@ def _by_fractions(
 
 
 def _nearest(value: Fraction, rounding: Rounding, old: float) -> float:
-    """Round a fraction to float64. `old` is the result if the fraction is zero, for its sign."""
+    """Round a fraction to float64; the result for zero is `old`, for its sign."""
     if value == 0:
         return old
     size = abs(value)

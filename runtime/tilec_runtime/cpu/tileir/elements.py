@@ -1,4 +1,4 @@
-"""Accesses to single elements: finds their memory, informs the observer, and checks addresses."""
+"""Accesses to single elements: find memory, inform the observer, check addresses."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _check_alignment(elements: Elements, addresses: Array, mask: Array | None) -
 def _split(
     elements: Elements, addresses: Array, mask: Array | None
 ) -> tuple[list[Part], Array | None]:
-    """Split elements by region; return the parts, and a mask of elements in none (or None)."""
+    """Split elements by region; return the parts, and a mask of the rest (or None)."""
     memory, size = elements.frame.launch.memory, elements.kind.layout.size
     low, high = int(addresses.min()), int(addresses.max()) + size
     region = memory.find(low, elements.kind.writes)
@@ -227,7 +227,7 @@ def _candidates(
 
 
 def _report(elements: Elements, addresses: Array, which: Array, *, promised: bool) -> Any:
-    """Report elements out of bounds to the observer, or raise; return the remaining mask."""
+    """Report elements out of bounds, or raise; return the remaining mask."""
     where = np.nonzero(which)
     index, shape = elements.index(where) if elements.index is not None else (None, None)
     access = Outside(

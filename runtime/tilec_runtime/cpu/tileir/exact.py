@@ -55,14 +55,20 @@ def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def halves(x: Array) -> tuple[Array, Array]:
-    """Split x, below 2**995 in magnitude, into two addends with at most 26 digits each."""
+    """Split x into two addends of at most 26 digits.
+
+    The magnitude of x is below 2**995.
+    """
     scaled = x * _SPLIT
     high = scaled - (scaled - x)
     return high, x - high
 
 
 def two_product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the rounded product and its error; the product is at least 2**-968 in magnitude."""
+    """Return the rounded product and its error.
+
+    The magnitude of the product is at least 2**-968.
+    """
     product = x * y
     xh, xl = halves(x)
     yh, yl = halves(y)

@@ -1,4 +1,4 @@
-"""Executes a kernel on the CPU: all blocks of a grid in batches, on memory of the caller."""
+"""Executes a kernel on the CPU: all blocks of a grid in batches, on given memory."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Start:
 def launched(
     program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options
 ) -> Iterator[Start | None]:
-    """Check a launch and set up the state shared by its blocks; yield None for an empty grid.
+    """Check a launch and set up its shared state; yield None for an empty grid.
 
     The parameters are those of `execute`.
     """
@@ -246,7 +246,7 @@ def _held(parameter: Value, value: Any, index: int, kernel: str) -> Array:
 
 
 def _signed(number: int, bits: int) -> int:
-    """Convert an integer, which may be unsigned, to the signed integer with the same bits."""
+    """Convert an integer, perhaps unsigned, to the signed one with the same bits."""
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         raise OverflowError(f"it does not fit {bits} bits")
     return number - (1 << bits) if bits > 1 and number >= 1 << (bits - 1) else number

@@ -1,4 +1,4 @@
-"""Errors of a launch, with kernel, operation, block, parameter, element and next step."""
+"""Errors of a launch, with operation, block, parameter, element and next step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _CHECK = "run `tilec sanitize --device cpu` to see every such access"
 
 
 def location(op: Op) -> Location | None:
-    """Return the source location of an operation; columns count from 1, in Tile IR from 0."""
+    """Return the source location of an operation.
+
+    Columns count from 1; in Tile IR they count from 0.
+    """
     return (
         Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
     )
@@ -53,7 +56,7 @@ def outside(access: Outside, size: int) -> NoReturn:
 
 
 def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) -> NoReturn:
-    """Raise the error for the first element at an address that is not a multiple of its size."""
+    """Raise the error for the first address that is no multiple of the element size."""
     where = _first(which)
     address = int(addresses[where])
     near = frame.launch.memory.find(address)
@@ -127,7 +130,10 @@ def _first(which: Array) -> tuple[Any, ...]:
 def fault(
     op: Op, frame: Frame, row: int, message: str, *, cause: str = "", fix: str = ""
 ) -> FaultError:
-    """Return an error of one block; `message` follows kernel, operation and block in the message."""
+    """Return an error of one block.
+
+    The text is kernel, operation, block, then `message`.
+    """
     block = frame.place(row)
     kernel = frame.launch.kernel
     return FaultError(

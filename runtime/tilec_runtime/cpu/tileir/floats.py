@@ -1,4 +1,4 @@
-"""Floating point arithmetic: one rounding per operation, in the operation's rounding mode."""
+"""Floating point arithmetic: one rounding per operation, in the mode it names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ _DOUBLE: dict[str, Callable[..., Array]] = {
 
 
 def arithmetic(name: str, kind: Scalar, rounding: Rounding, flush: bool) -> Callable[..., Array]:
-    """Return the function of `addf`, `subf`, `mulf`, `divf`, `sqrt` or `fma` on tiles of a type."""
+    """Return the function of an arithmetic operation on tiles of a type.
+
+    The operations are `addf`, `subf`, `mulf`, `divf`, `sqrt` and `fma`.
+    """
     function = _rounding_once(name, kind, rounding)
     if not (flush and kind is Scalar.F32):
         return function
@@ -130,7 +133,10 @@ def fused_float32(x: Array, y: Array, z: Array) -> Array:
 
 
 def fused_float16(x: Array, y: Array, z: Array) -> Array:
-    """Compute x * y + z of float16 tiles; the float64 sum is exact if its digits matter."""
+    """Compute x * y + z of float16 tiles.
+
+    The float64 sum is exact if its digits matter.
+    """
     total = np.multiply(widen(x, Scalar.F16), widen(y, Scalar.F16), dtype=np.float64)
     return narrow(total + widen(z, Scalar.F16), Scalar.F16)
 
@@ -207,7 +213,10 @@ def _exact(op: Op, _: Bodies) -> Step:
 
 
 def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Array], Array]:
-    """Return the function of `cmpf`: with a NaN, ordered comparisons are false, unordered true."""
+    """Return the function of `cmpf`.
+
+    With a NaN, ordered comparisons are false, and unordered ones true.
+    """
     if ordering is Ordering.ORDERED:
         # NumPy's comparisons with a NaN are false, except for `not equal`.
         return _ORDERED[predicate]

@@ -1,4 +1,4 @@
-"""Data flow of a kernel: loops that may wait for other blocks, and accesses by indices."""
+"""Data flow of a kernel: loops that may wait for blocks, and accesses by indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def waiting_loops(function: Function) -> frozenset[Op]:
 
 
 def _waits(loop: Op) -> bool:
-    """Whether an exit condition derives from an atomic or an ordered load in the loop's body."""
+    """Whether a loop's exit depends on an atomic or an ordered load in its body."""
     body = loop.regions[0]
     tainted = {result.index for op in body.walk() if _observes(op) for result in op.results}
     if not tainted:
@@ -61,7 +61,7 @@ def _reads(op: Op, tainted: set[int]) -> bool:
 
 
 def _leaves(op: Op) -> bool:
-    """Whether an `if` contains an exit from the loop or the start of the next iteration."""
+    """Whether an `if` contains an exit from the loop or from the iteration."""
     return any(inner.name in _LEAVING for region in op.regions for inner in region.walk())
 
 

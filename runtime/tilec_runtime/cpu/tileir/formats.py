@@ -1,4 +1,4 @@
-"""Floating point formats, and conversions between storage types and NumPy's compute types."""
+"""Floating point formats, and conversions of storage and compute types."""
 
 from __future__ import annotations
 
@@ -88,7 +88,10 @@ _INEXACT = 0xFFFF  # low bits of a float32 that a bfloat16 lacks
 
 
 def widen(held: Array, element: Scalar) -> Array:
-    """Convert a stored tile to float64 for f64, else to float32; may return the same array."""
+    """Convert a stored tile to float64 for f64, else to float32.
+
+    The result may be the same array.
+    """
     if held.dtype == np.float32 or held.dtype == np.float64:
         return held
     if element in _SMALL:
@@ -120,7 +123,10 @@ def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_E
 
 
 def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
-    """Round float64 numbers to those of a type; overflow gives infinity or the largest number."""
+    """Round float64 numbers to those of a type.
+
+    Overflow gives infinity or the largest number.
+    """
     form = FORMATS[element]
     exact = exact if form.signed else np.abs(exact)  # the hardware drops the sign first
     _, exponents = np.frexp(exact)

@@ -82,7 +82,7 @@ class Access:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outside:
-    """Elements out of bounds: outside of the launch's memory or, for views, of the tensor.
+    """Elements out of bounds: outside of the launch's memory or a view's tensor.
 
     A tile may exceed its tensor, unless the operation declares it in bounds, or no element of the
     tile is inside the tensor.
@@ -123,13 +123,19 @@ class Observer(Protocol):
         """
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
-        """Called for a violated `assume`; `broken` marks the blocks, bool of shape (blocks,)."""
+        """Called for a violated `assume`; `broken` has shape (blocks,) and marks blocks."""
 
     def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
-        """Called for a failed `assert`; return whether to continue. `failed` marks the blocks."""
+        """Called for a failed `assert`; return whether to continue.
+
+        `failed` marks the blocks.
+        """
 
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
-        """Called for an overflow in an operation that promises none; `wrapped` marks the blocks."""
+        """Called for an overflow in an operation that promises none.
+
+        `wrapped` marks the blocks.
+        """
 
     def computed(self, op: Op, frame: Frame) -> None:
         """Called after an operation with floating point results.

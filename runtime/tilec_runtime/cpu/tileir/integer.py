@@ -1,4 +1,6 @@
-"""Integer arithmetic. Integers are stored signed; unsigned operations reinterpret their bits.
+"""Integer arithmetic.
+
+Integers are stored signed. Unsigned operations reinterpret their bits.
 
 Results that Tile IR leaves undefined: x / 0 and x % 0 give 0; the lowest number / -1 gives itself;
 a shift by the width or more gives 0, or copies of the sign bit.

@@ -75,7 +75,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorView:
-    """A tensor in memory: extents and strides in elements, None if known only at launch."""
+    """A tensor in memory: extents and strides in elements, None if not fixed."""
 
     element: Scalar
     shape: tuple[int | None, ...]
@@ -85,7 +85,10 @@ class TensorView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A tensor divided into equal tiles; tile dimension i maps to tensor dimension `dim_map[i]`."""
+    """A tensor divided into equal tiles.
+
+    Tile dimension i maps to tensor dimension `dim_map[i]`.
+    """
 
     tile: tuple[int, ...]
     tensor: TensorView
@@ -95,7 +98,7 @@ class PartitionView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StridedView:
-    """Tiles of a tensor whose starts are `steps[i]` elements apart along tile dimension i.
+    """Tiles whose starts are `steps[i]` elements apart along tile dimension i.
 
     Tiles may overlap or leave gaps.
     """
@@ -109,7 +112,7 @@ class StridedView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatherScatterView:
-    """Tiles of a tensor whose positions along `sparse_dim` come from a tile of indices."""
+    """Tiles at positions from a tile of indices, along `sparse_dim`."""
 
     tile: tuple[int, ...]
     tensor: TensorView
@@ -135,7 +138,7 @@ Type: TypeAlias = "Scalar | Pointer | Tile | TensorView | PartitionView | Stride
 
 
 class Overflow(enum.Enum):
-    """The overflow promise of an integer operation: none, no signed, no unsigned, neither wrap."""
+    """The overflow promise of an integer operation: no signed or unsigned overflow."""
 
     NONE = 0
     NSW = 1
@@ -178,7 +181,7 @@ class Predicate(enum.Enum):
 
 
 class Ordering(enum.Enum):
-    """The result of a float comparison with a NaN: true (unordered) or false (ordered)."""
+    """The result of a comparison with a NaN: true (unordered) or false (ordered)."""
 
     UNORDERED = 0
     ORDERED = 1
@@ -345,7 +348,10 @@ class Op:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Function:
-    """A kernel or a function; `values` is the number of its values, a bound of `Value.index`."""
+    """A kernel or a function.
+
+    `values` is the number of its values, a bound of `Value.index`.
+    """
 
     name: str
     signature: Signature

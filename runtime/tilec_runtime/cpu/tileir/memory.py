@@ -1,4 +1,4 @@
-"""The memory that a kernel on the cpu device may access: named regions of bytes with addresses."""
+"""The memory of a kernel on the cpu device: named regions of bytes by address."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class MemoryRegion:
         return self.address + self.data.size
 
     def typed(self, dtype: np.dtype[Any]) -> tuple[Array, int]:
-        """Return the region as an array of aligned elements, and the byte offset of its first."""
+        """Return the region as aligned elements, and the byte offset of the first."""
         view = self._typed.get(dtype)
         if view is None:
             size = dtype.itemsize
@@ -186,7 +186,7 @@ class Memory:
         return self._table.find(address, writing)
 
     def nearest(self, address: int) -> MemoryRegion | None:
-        """Return the region that contains an address or is closest to it; None without regions."""
+        """Return the region with an address, or the closest; None without regions."""
         held = self.find(address)
         if held is not None:
             return held
@@ -247,7 +247,7 @@ class _Bytes:
 
 
 def _extent(array: Array) -> tuple[int, int]:
-    """Return the lowest address of an array's elements, and the number of bytes they span."""
+    """Return the lowest address of an array's elements, and their span in bytes."""
     if array.size == 0:
         return array.ctypes.data, 0
     low = high = array.ctypes.data

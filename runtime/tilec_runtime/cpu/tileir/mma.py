@@ -33,7 +33,10 @@ def _floats(op: Op, _: Bodies) -> Step:
 
 
 def _scaled(op: Op, _: Bodies) -> Step:
-    """Build `mmaf_scaled`; every `run` elements along the inner dimension share one scale."""
+    """Build `mmaf_scaled`.
+
+    Each `run` elements along the inner dimension share one scale.
+    """
     kinds = [element(op.operand(name)) for name in ("lhs", "rhs", "lhs_scale", "rhs_scale")]
     target = element(op.operand("acc"))
     lhs_run = _run(op.operand("lhs"), op.operand("lhs_scale"), -1)
@@ -76,7 +79,7 @@ def _integers(op: Op, _: Bodies) -> Step:
 
 
 def product(lhs: Array, rhs: Array) -> Array:
-    """Return the matrix product of each block; its bits do not depend on other blocks of the batch.
+    """Return the matrix product of each block, independent of the other blocks.
 
     The order of BLAS's sums depends on the shape, the layout and, for vectors, the address.
     Therefore each block is multiplied separately, in the same layout, and products with vectors do

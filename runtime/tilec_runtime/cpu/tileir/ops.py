@@ -45,7 +45,7 @@ class Arity(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """An attribute: its encoding, its first version, and its value in earlier versions.
+    """An attribute: encoding, first version, and its value in earlier versions.
 
     `before` is None if the attribute is absent in earlier versions.
     """

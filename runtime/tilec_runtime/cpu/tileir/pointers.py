@@ -42,7 +42,10 @@ def garbage_of(op: Op, form: Layout) -> Garbage:
 
 
 def first_address(elements: Elements) -> int:
-    """Return the address of the first element that is not masked, or of the first if all are."""
+    """Return the address of the first unmasked element.
+
+    If all elements are masked, return that of the first.
+    """
     first = 0 if elements.mask is None else int(elements.mask.argmax())
     return int(elements.addresses.reshape(-1)[first]) & ~UPPER
 

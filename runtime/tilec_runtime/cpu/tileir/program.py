@@ -1,4 +1,4 @@
-"""Prepared kernels of Tile IR: every operation is bound once to the function that executes it."""
+"""Prepared kernels of Tile IR: every operation is bound once to its function."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
 
 
 def body_of(block: Block) -> Body:
-    """Prepare a nested block that an operation runs itself, such as the block of a reduction.
+    """Prepare a block that an operation runs itself, such as that of a reduction.
 
     The block ends in a plain `yield`.
     """
@@ -187,7 +187,10 @@ def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
 
 
 def _index_values(function: Function) -> frozenset[int]:
-    """Return the numbers of the indices of accesses, which the checker reads at the access."""
+    """Return the numbers of the values that index accesses.
+
+    The checker reads them at the access.
+    """
     return frozenset(
         value.index
         for indexed in indexed_accesses(function).values()

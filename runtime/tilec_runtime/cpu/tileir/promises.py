@@ -1,4 +1,4 @@
-"""The operations `assert`, `assume` (checked only for an observer) and `print_tko`."""
+"""The operations `assert`, `assume` (checked for an observer) and `print_tko`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _check(predicate: Any, kind: Type) -> _Check:
 
 
 def storage_step(kind: Tile) -> int:
-    """Return the step between consecutive elements of a run: 1, or the pointee's size in bytes."""
+    """Return the step between elements of a run: 1, or the pointee's size in bytes."""
     return storage(kind.element.pointee).itemsize if isinstance(kind.element, Pointer) else 1
 
 

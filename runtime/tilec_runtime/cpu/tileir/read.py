@@ -81,10 +81,9 @@ def decode(data: bytes) -> Module:
 
 
 def too_large_tile(data: bytes) -> tuple[int, ...]:
-    """Return the extents of the first tile with too many elements for Tile IR, or an empty tuple.
+    """Return the extents of the first tile that is too large for Tile IR, or ().
 
     Compilers write such bytecode without an error.
-
 
     Raises:
         TileIRError: the file is damaged.
@@ -159,7 +158,7 @@ class _Debug:
         self._locs = Locs(Table(cursor, 4, base), strings)
 
     def of_function(self, number: int) -> list[Loc | None]:
-        """Return the locations of a function and its operations; empty without debug information.
+        """Return the locations of a function and its operations, if there are any.
 
         `number` counts from 1.
         """

@@ -173,7 +173,7 @@ def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
 
 
 def _region(op: Op, body: Body, frame: Frame) -> tuple[tuple[Array, ...], Pairwise]:
-    """Return the operands' tiles with one row per block, and a function to combine pairs."""
+    """Return the operands' tiles, one row per block, and a function of pairs."""
     sources = op.operands["operands"]
     args = op.regions[0].args
     held = [frame.get(source) for source in sources]
@@ -212,7 +212,7 @@ def _tree(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array
 
 
 def _doubling(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array, ...]:
-    """Scan by doubling: combine each element with the 1, then 2, then 4 before it, and so on."""
+    """Scan by doubling: combine each element with the 1, 2, 4, ... before it."""
     number = tiles[0].shape[axis]
     distance = 1
     while distance < number:

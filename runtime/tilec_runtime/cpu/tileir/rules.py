@@ -40,7 +40,10 @@ IEEE = frozenset(
 
 
 def rule(check: Callable[Concatenate[Op, Args], str]) -> Callable[Args, Rule]:
-    """Turn a check of an operation into a factory of rules, which takes its other parameters."""
+    """Turn a check of an operation into a factory of rules.
+
+    The factory takes the check's other parameters.
+    """
     return lambda *args, **more: lambda op: check(op, *args, **more)
 
 

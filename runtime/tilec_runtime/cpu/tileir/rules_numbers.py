@@ -1,4 +1,4 @@
-"""Rules for operations on numbers and shapes: their elements, shapes and rounding modes."""
+"""Rules for numeric and shape operations: elements, shapes, rounding modes."""
 
 from __future__ import annotations
 

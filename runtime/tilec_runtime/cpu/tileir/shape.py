@@ -99,7 +99,7 @@ class _Parts:
         self.order = (0, *range(1, 2 * rank + 1, 2), *range(2, 2 * rank + 1, 2))
 
     def places(self, frame: Frame) -> list[Rows]:
-        """Return the part's index per dimension, shape (blocks or 1,), clipped to valid ones."""
+        """Return the part's index per dimension, clipped, shape (blocks or 1,)."""
         starts = []
         for index, count in zip(self._indices, self.counts, strict=True):
             held = frame.get(index)
@@ -110,7 +110,7 @@ class _Parts:
         return starts
 
     def split(self, held: Array) -> Array:
-        """Return a view of a tile with the parts' indices as additional axes after the blocks."""
+        """Return a view of a tile with axes of the parts' indices after the blocks."""
         return held.reshape(held.shape[0], *self.cut).transpose(self.order)
 
 

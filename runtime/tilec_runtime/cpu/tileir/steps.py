@@ -11,7 +11,7 @@ from tilec_runtime.cpu.tileir.values import Array
 
 
 def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:
-    """Return a step that sets the result to `function` of the operands with these names."""
+    """Return a step that sets the result to `function` of the named operands."""
     result = op.results[0]
     sources = [op.operand(name) for name in names]
     if len(sources) == 1:

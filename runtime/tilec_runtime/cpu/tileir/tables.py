@@ -1,4 +1,4 @@
-"""Tables of a Tile IR file (strings, constants, debug locations), decoded on first use."""
+"""Tables of a Tile IR file (strings, constants, locations), decoded on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_ITEMS = 500_000  # objects of one file; a large kernel has about ten thousan
 
 
 class Budget:
-    """The number of objects that a file may still create, so that none can exhaust the memory."""
+    """The number of objects that a file may still create, to bound its memory."""
 
     __slots__ = ("left",)
 
@@ -32,7 +32,10 @@ class Budget:
 
 
 class Cursor:
-    """A read position in `data[start:end]`; offsets in messages count from the file's start."""
+    """A read position in `data[start:end]`.
+
+    Offsets in messages count from the file's start.
+    """
 
     __slots__ = ("_budget", "_data", "at", "end", "where")
 
@@ -128,7 +131,10 @@ class Cursor:
         return Cursor(self._data, where, start, self.at, self._budget)
 
     def part(self, begin: int, end: int) -> Cursor:
-        """Return a cursor over the bytes `begin` to `end` from here, without skipping them."""
+        """Return a cursor over the bytes `begin` to `end` from here.
+
+        This cursor does not move.
+        """
         if not 0 <= begin <= end <= self.end - self.at:
             raise self.fail("an offset of a table points outside")
         return Cursor(self._data, self.where, self.at + begin, self.at + end, self._budget)
@@ -152,7 +158,10 @@ _UNKNOWN, _COMPILE_UNIT, _FILE, _LEXICAL_BLOCK, _LOC, _SUBPROGRAM, _CALL_SITE = 
 
 
 class Table:
-    """The table of a section: a count, offsets of `width` bytes, then the items without overlap."""
+    """The table of a section.
+
+    The data is a count, offsets of `width` bytes, then the items without overlap.
+    """
 
     def __init__(self, cursor: Cursor | None, width: int, base: int) -> None:
         self._data = cursor
@@ -180,7 +189,10 @@ Item = TypeVar("Item")
 
 
 class Items(Generic[Item]):
-    """Items of a table by number, each decoded on first use; decoding one may need others."""
+    """Items of a table by number, decoded on first use.
+
+    Decoding an item may need others.
+    """
 
     def __init__(
         self, table: Table, decode: Callable[[Cursor], Item], what: str = "items", deepest: int = 0

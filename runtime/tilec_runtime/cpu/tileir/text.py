@@ -159,7 +159,7 @@ class _Printer:
             yield _Line(f"{indent}// {shown.file}:{shown.line} | {self._source_line(shown)}")
 
     def _shown(self, loc: Loc | None) -> Loc | None:
-        """Return the innermost location with a known source line: the operation's or a caller's."""
+        """Return the innermost of a location and its callers with a known source line."""
         while loc is not None and not self._source_line(loc):
             loc = loc.caller
         return loc
@@ -169,7 +169,7 @@ class _Printer:
         return text[loc.line - 1].strip() if 0 < loc.line <= len(text) else ""
 
     def _place(self, loc: Loc | None) -> str:
-        """Format the location of an operation, without the file if its source line was printed."""
+        """Format an operation's location, without the file under a source line."""
         if loc is None or self._shown(loc) is not loc:
             return place_text(loc)
         called = f", called at {place_text(loc.caller)}" if loc.caller else ""
@@ -258,7 +258,7 @@ def _dynamic(op: Op) -> list[Type]:
 
 
 def _arguments(op: Op, start: int) -> str:
-    """Format arguments of a loop's block from `start`: a `for`'s counter, or carried values.
+    """Format a loop block's arguments from `start`: a counter, or carried values.
 
     Carried values are printed with their initial values.
     """

@@ -100,7 +100,7 @@ class TilePlan:
             window.transpose(order)[... if index is None else index] = part.transpose(order)
 
     def update(self, raw: Array, combine: Callable[[Array, Array], Array]) -> None:
-        """Replace each element by `combine(element, block's value)`, in the order of the blocks.
+        """Replace each element by `combine(element, value)`, in the order of blocks.
 
         `raw` has one row per block, even if all blocks have the same tile. The tensor must be
         injective.
@@ -278,7 +278,7 @@ def _region(
     origin: int | None,
     writing: bool,
 ) -> MemoryRegion | None:
-    """Return the region that contains a whole box, or None if there is none to read or write."""
+    """Return the region of a whole box, or None if there is nothing to access."""
     low, high = _bounds(box.addresses)
     for extent, stride in zip(box.extents, strides, strict=True):
         if stride < 0:
@@ -310,7 +310,7 @@ def _window(
     dtype: np.dtype[Any],
     disjoint: bool = False,
 ) -> tuple[Array, Array | None]:
-    """Return the elements of a box as a view of memory, and an index along its first axis.
+    """Return a box's elements as a view of memory, and an index along its axis 0.
 
     Without an index (None), the view has the shape (blocks, *extents). If blocks may overlap and
     `disjoint` is set, the result has an index, which keeps the order of the blocks.

@@ -79,7 +79,10 @@ class Places:
         return next(held, None) or self._memory.find(address)
 
     def _follow(self, op: Op) -> None:
-        """Assign the source pointer's parameter to derived pointers, even if out of bounds."""
+        """Assign the source pointer's parameter to derived pointers.
+
+        They may be out of bounds.
+        """
         sources = [value for values in op.operands.values() for value in values if _points(value)]
         if (
             not op.regions
@@ -106,7 +109,7 @@ class Places:
 
 
 def words(op: Op) -> str:
-    """Format an operation's name and attributes without data, as `cmpi less_than signed`."""
+    """Format an operation's name and attributes as `cmpi less_than signed`."""
     attributes = (
         attribute_text(op, name)
         for name, value in op.attributes.items()
@@ -211,7 +214,7 @@ class Executed:
 
 
 class Stepper:
-    """Steps through the operations of chosen blocks; an iterator and a context manager.
+    """Steps through the operations of blocks: an iterator and a context manager.
 
     The blocks write to memory immediately, as in a launch. A launcher on the cpu device creates one
     for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`.
@@ -290,14 +293,14 @@ class Stepper:
         collections.deque(self, maxlen=0)
 
     def parameters(self) -> list[tuple[Value, str]]:
-        """Return the entry point's parameters with formatted values; empty for an empty grid."""
+        """Return the entry point's parameters, formatted; empty for an empty grid."""
         if self._start is None:
             return []
         held = zip(self._program.function.body.args, self._start.values, strict=True)
         return [(value, short(_alone(item), value, self._places)) for value, item in held]
 
     def value(self, value: Value | int) -> Any:
-        """Return the current content of a value, for a tile an array without the axis of blocks.
+        """Return the present content of a value; a tile is an array without blocks axis.
 
         An int is the number of a value, such as 7 for `%7`.
 

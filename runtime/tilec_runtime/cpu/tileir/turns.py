@@ -111,7 +111,7 @@ def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pa
 
 
 def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
-    """Run a block until it waits or ends; return whether it left the loop that it waited in."""
+    """Run a block until it waits or ends; return whether it left its waiting loop."""
     for pause in turn.run:
         if pause.moment is not Moment.WAIT:
             yield pause

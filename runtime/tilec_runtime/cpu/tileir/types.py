@@ -77,7 +77,7 @@ class Types:
         return kind
 
     def value(self, number: int) -> Type:
-        """Return the type of a value, which is a tile, a view or a token; refuse other types."""
+        """Return the type of a tile, a view or a token; refuse other types."""
         kind = self[number]
         if isinstance(kind, Scalar | Pointer | Signature):
             raise damaged(f"type {number} is no tile, view or token")

@@ -1,4 +1,4 @@
-"""The storage of Tile IR values for a batch: NumPy arrays whose first axis is the blocks."""
+"""Values of Tile IR for a batch: NumPy arrays whose first axis is the blocks."""
 
 from __future__ import annotations
 
@@ -216,7 +216,10 @@ def sizes(kind: Tile) -> tuple[int, ...]:
 
 
 def element_bytes(element: Scalar) -> int:
-    """Return the bytes per element in the data of a constant; not valid for i1, which is packed."""
+    """Return the bytes per element in the data of a constant.
+
+    The result is not valid for i1, which is packed.
+    """
     return _TF32_BYTES if element is Scalar.TF32 else -(-element.bits // 8)
 
 
@@ -247,7 +250,7 @@ def elements(kind: Tile, data: bytes) -> Array:
 
 
 def scalar(number: IntegerAttr | FloatAttr) -> Array:
-    """Decode the number of an attribute, such as a reduction's identity, to an array of rank 0."""
+    """Decode an attribute's number, such as a reduction's identity, to rank 0."""
     bits = (
         number.bits
         if isinstance(number, FloatAttr)

@@ -170,7 +170,7 @@ def _carried(op: Op, place: _Place, expected: Sequence[Value | Type]) -> None:
 
 
 def _moves(op: Op) -> str:
-    """Check that values carried around or out of a loop are tiles or tokens, and no views."""
+    """Check that values carried around or out of a loop are tiles or tokens."""
     for value in (*op.operands["init"], *op.results):
         if not isinstance(value.type, Tile | Token):
             return f"{type_text(value.type)} cannot be carried around a loop"
@@ -191,7 +191,7 @@ def _global(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
 
 
 def _ending(block: Block, place: _Place) -> None:
-    """Check that the last operation, and no other, is a valid terminator with valid values."""
+    """Check that only the last operation is a terminator, with valid values."""
     where = f"a block of {place.holder.name}" if place.holder else "the body"
     last = block.ops[-1] if block.ops else None
     if last is None or last.name not in _TERMINATORS:

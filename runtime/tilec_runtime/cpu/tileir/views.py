@@ -1,4 +1,4 @@
-"""Views of tensors: their values, their operations, and the positions of their tiles."""
+"""Views of tensors: values, operations, and the positions of their tiles."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def view_type(op: Op, name: str = "view") -> View:
 
 
 def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
-    """Return a function that computes the first index along each dimension of the tile.
+    """Return a function of the first index along each dimension of the tile.
 
     Its shape is (blocks or 1,), with an additional axis of positions for a sparse dimension.
     """
@@ -114,7 +114,7 @@ def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Callable[[Frame], Array]:
-    """Return a function that computes extents or strides of a tensor, shape (blocks or 1, rank).
+    """Return a function of a tensor's extents or strides, (blocks or 1, rank).
 
     They come from the type, or from values if the type leaves them open.
     """
@@ -134,7 +134,7 @@ def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Calla
 
 
 def _one(rows: Array) -> Array:
-    """Reduce equal rows to one, so that later operations compute it once for all blocks."""
+    """Reduce equal rows to one row, so that it is computed once for all blocks."""
     return rows[:1] if len(rows) > 1 and bool((rows == rows[:1]).all()) else rows
 
 
@@ -159,7 +159,7 @@ def _get_index_space_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:
-    """Build a step that sets the extents of a tensor, divided by `steps` and rounded up."""
+    """Build a step for the extents of a tensor, divided by `steps`, rounded up."""
     source = op.operand("source")
     results = [(result, storage(element(result))) for result in op.results]
 

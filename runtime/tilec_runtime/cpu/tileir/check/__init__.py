@@ -1,1 +1,1 @@
-"""A checker for data races, out-of-bounds accesses and broken assumptions of tile kernels."""
+"""A checker for races, out-of-bounds accesses and false assumptions of kernels."""

@@ -88,7 +88,10 @@ class Checker:
 
     @property
     def unsure(self) -> bool:
-        """Whether there was too much synchronization to analyze; accesses then count as ordered."""
+        """Whether there was too much synchronization to analyze.
+
+        Accesses then count as ordered.
+        """
         return self._log.exhausted
 
     def access(self, access: Access) -> None:
@@ -238,7 +241,10 @@ class Checker:
         return number
 
     def _stray(self, access: Access, shadow: Shadow) -> None:
-        """Report pointers outside of their parameter's elements, in other or in its own memory."""
+        """Report pointers outside of their parameter's elements.
+
+        They may point to other memory, or to its own.
+        """
         names = self._provenance.of(access.op) if self._parameters else None
         if names is None or (access.mask is not None and not access.mask.any()):
             return
@@ -275,7 +281,7 @@ class Checker:
         )
 
     def _beyond(self, access: Access) -> None:
-        """Report accesses within the memory span of an array that are not elements of the array."""
+        """Report accesses within an array's span that are not elements of the array."""
         home = self._home(access.op)
         off = self._extents.beyond(access, home) if home is not None else None
         if home is None or off is None:
@@ -299,7 +305,7 @@ class Checker:
         )
 
     def _home(self, op: Op) -> MemoryRegion | None:
-        """Return the memory of the parameter that an access derives from, or None if unknown."""
+        """Return the memory of the parameter of an access, or None if unknown."""
         names = self._provenance.of(op) if self._parameters else None
         return (
             next((region for region in self._memory.regions if region.name in names), None)

@@ -140,7 +140,7 @@ class Promises:
                 self._origin[op.results[0].index] = self._origin.get(source, source)
 
     def broken(self, op: Op, frame: Frame, row: int) -> tuple[str, str]:
-        """Return the parameter that violates the assumption of `op` in one block, and a message.
+        """Return the parameter that breaks the assumption of `op`, and a message.
 
         The parameter is empty if the value is not a parameter. `row` is the row of the block.
         """
@@ -180,14 +180,17 @@ class Promises:
         return parameter, f"{subject} is not as the kernel assumes ({predicate!r})"
 
     def operands(self, op: Op, frame: Frame, row: int) -> str:
-        """Format the operands of a scalar operation as `: 2147483647 and 1`; empty for tiles."""
+        """Format operands of a scalar operation as `: 2147483647 and 1`, or "" for tiles."""
         values = [value for group in op.operands.values() for value in group]
         if any(not isinstance(value.type, Tile) or value.type.shape for value in values):
             return ""
         return ": " + " and ".join(str(_row(frame.get(value), row).item()) for value in values)
 
     def not_finite(self, op: Op, frame: Frame) -> Array | None:
-        """Return for which blocks finite operands gave a NaN or an infinity, or None if unknown."""
+        """Return the blocks where finite operands gave a NaN or an infinity, or None.
+
+        None means that they are unknown.
+        """
         results = [finite for value in op.results if (finite := _finite(value, frame)) is not None]
         if not results:
             return None

@@ -1,4 +1,4 @@
-"""The provenance of pointers and views: parameters that they derive from, and written ones."""
+"""The provenance of pointers and views: their parameters, and written ones."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Provenance:
         self.written = self._all_written(function) if names else None
 
     def of(self, op: Op) -> frozenset[str] | None:
-        """Return the names of the parameters that an access derives from, or None if unknown."""
+        """Return the names of the parameters of an access, or None if unknown."""
         names = self._names.get(_target(op).index, {""})
         return None if "" in names else frozenset(names)
 
     def _all_written(self, function: Function) -> frozenset[str] | None:
-        """Return the names of the parameters that the kernel may write, or None if unknown."""
+        """Return the names of parameters that the kernel may write, or None if unknown."""
         written: set[str] = set()
         for op in function.walk():
             if op.name.startswith(_ACCESSES) and not op.name.startswith("load_"):
@@ -122,7 +122,7 @@ class Extents:
         self._indexed = indexed_accesses(function) if names else {}
 
     def beyond(self, access: Access, home: MemoryRegion) -> Array | None:
-        """Return a mask of the accessed addresses that are not elements of the array `home`.
+        """Return a mask of the accessed addresses that are not elements of `home`.
 
         The mask has the shape of the access's offsets; None if all are elements.
         """
@@ -161,7 +161,7 @@ class Extents:
         return index, f"element [{index_text(index)}] of {home.name}, whose extents are [{extents}]"
 
     def _indices(self, op: Op, frame: Frame, home: MemoryRegion) -> list[Array] | None:
-        """Return the index along each dimension, or None if the access uses no plain indices."""
+        """Return the index along each dimension, or None without plain indices."""
         indexed = self._indexed.get(op.number)
         if (
             indexed is None
@@ -190,7 +190,7 @@ class Extents:
 
 
 def _between(region: MemoryRegion, offsets: Array) -> Array:
-    """Mark byte offsets between the elements of an array; marks none if elements overlap."""
+    """Mark byte offsets between elements of an array; none if elements overlap."""
     nothing = np.zeros(offsets.shape, np.bool_)
     if (
         region.shape is None

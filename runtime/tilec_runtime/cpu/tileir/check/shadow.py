@@ -1,4 +1,4 @@
-"""Shadow memory: for each element of a launch's memory, its last writer and its readers.
+"""Shadow memory: the last writer and the readers of each element of a launch.
 
 `SyncLog` records the synchronization between blocks.
 """
@@ -134,7 +134,7 @@ class Shadow:
         )
 
     def _cells(self, flat: Array, size: int) -> tuple[Array | slice, int]:
-        """Return the cells of elements at byte offsets, and the number of cells per element."""
+        """Return the cells of elements at byte offsets, and the cells per element."""
         if not len(flat):
             return flat, 1
         if (
@@ -200,7 +200,10 @@ class Shadow:
 def spans(
     regions: Iterable[MemoryRegion], uninitialized: Collection[str], blank: Mapping[str, Array]
 ) -> dict[str, Shadow]:
-    """Return the shadow of each region by its `key`; regions that share bytes share a shadow."""
+    """Return the shadow of each region by `key`.
+
+    Regions that share bytes share a shadow.
+    """
     shadows: dict[str, Shadow] = {}
     group: list[MemoryRegion] = []
     end = 0
@@ -238,7 +241,9 @@ _MOST_EVENTS = 20_000_000  # of 17 bytes each
 
 
 class SyncLog:
-    """The strong accesses in execution order; the number of accesses serves as the time.
+    """The strong accesses in execution order.
+
+    The number of accesses serves as the time.
 
     A block is ordered after another if it acquires an address that the other block, or a block
     ordered after it, has released, without a plain write to the address in between.
@@ -259,7 +264,7 @@ class SyncLog:
         return len(self._flags)
 
     def record(self, access: Access, touch: Touch, address: int, unit: int) -> None:
-        """Record a strong access of blocks; cells have `unit` bytes and start at `address`."""
+        """Record a strong access; cells have `unit` bytes, from `address` on."""
         flags = _ACQUIRE * (access.order in _ACQUIRES and access.kind is not AccessKind.WRITE)
         flags |= _RELEASE * (access.order in _RELEASES and access.kind is not AccessKind.READ)
         flags |= _KEEP * (access.kind is not AccessKind.WRITE)
@@ -281,7 +286,7 @@ class SyncLog:
     def ordered(
         self, first: int, since: int, second: int, until: int, *, backward: bool = False
     ) -> bool:
-        """Whether the access of block `first` at `since` is ordered before `second` at `until`.
+        """Whether block `first` at `since` is ordered before `second` at `until`.
 
         Results are cached. `backward` is faster if one block comes after many, forward if many
         come after one.
@@ -314,7 +319,7 @@ class SyncLog:
         return after
 
     def _led_to(self, second: int, until: int) -> dict[int, int]:
-        """Return, per block, the time of its last release that is ordered before the access."""
+        """Return, per block, the last release that is ordered before the access."""
         known = self._before.get((second, until))
         if known is not None:
             return known
