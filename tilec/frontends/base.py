@@ -1,6 +1,4 @@
-"""The protocol of a frontend: the whole plug-in surface, with the table of those that are
-installed.
-"""
+"""The protocol of a frontend (the whole plug-in surface), and the table of installed frontends."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ from tilec_runtime.model.kernel import ToolInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSearch:
-    """Where tools are looked for: everything a frontend may know of the machine, read once at the
-    edge.
+    """Search settings for tools. The command line reads them once; frontends read no environment.
 
     Attributes:
         prefer: `wheels` looks in the installed wheels first, `system` in CUDA_HOME and PATH first.
@@ -28,9 +25,9 @@ class ToolSearch:
         path: value of PATH.
         cuda: version range of the toolkit that the manifest accepts, such as `>=13.2,<13.5`; empty
             for any.
-        state_dir: directory of the cache, which has the table of tool digests by file status; empty
-            to hash each time.
-        verify: hash every file of a tool, whatever the table and the file lists of wheels say.
+        state_dir: directory of the cache, which holds the table of tool digests; empty to hash
+            files in every process.
+        verify: hash every file of a tool; ignore the table and the file lists of wheels.
     """
 
     prefer: str = "wheels"
@@ -42,16 +39,14 @@ class ToolSearch:
 
 
 class Frontend(Protocol):
-    """Reads one kernel language. Instances are made in the main process and again in every worker.
+    """Reads one kernel language. The main process and every worker create an instance.
 
     Attributes:
         name: the language, as in `language = "…"` and `[frontend.…]`.
-        suffixes: file suffixes that mean this language where the manifest does not say; empty where
-            it always has to.
-        kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and
-            are passed over.
-        simt: the manifest says how many threads a block has; False where the compiler chooses.
-        hints: names of the compiler hints that `hints` may give; empty where the language has none.
+        suffixes: file suffixes that imply this language; empty if the manifest must name it.
+        kinds: kinds of targets that it compiles for; its kernels skip targets of other kinds.
+        simt: True if the manifest gives the threads of a block; False if the compiler chooses.
+        hints: names of the compiler hints that `hints` accepts; may be empty.
     """
 
     name: str
@@ -61,27 +56,29 @@ class Frontend(Protocol):
     hints: tuple[str, ...]
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools; must not import a compiler."""
+        """Store the search settings; must not import a compiler."""
 
     def refuse(self, target: Target) -> str:
-        """Why a target of one of `kinds` cannot be compiled for (with what would do), or an empty
-        text where it can.
+        """Return why a target of one of `kinds` is not supported, or an empty string.
+
+        The text also names a target to use instead.
         """
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """Names, versions and digests of every tool a compile uses; part of every cache key.
+        """Return name, version and digest of every tool of a compile; part of every cache key.
 
         Raises:
             ToolchainError: a tool is missing, too old or half installed.
         """
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every file it pulls in (headers, imported project modules), sorted by
-        name; no compiler is run.
+        """Return the source and every file it includes or imports, sorted by name.
+
+        Runs no compiler.
         """
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The kernels of a source, with their parameters and places.
+        """Return the kernels of a source, with their parameters and locations.
 
         Raises:
             CompileError: the source cannot be read; with located diagnostics.
@@ -103,9 +100,9 @@ BUILTIN = {
     "tile": "tilec.frontends.tile.frontend:TileFrontend",
     "triton": "tilec.frontends.triton.frontend:TritonFrontend",
 }
-"""Where the frontends that ship with tilec are found, by language."""
+"""The frontends that ship with tilec, as `module:Class` by language."""
 
-# Python files are those of tile kernels where the manifest does not say another language.
+# A Python file holds tile kernels unless the manifest names another language.
 SUFFIXES: dict[str, tuple[str, ...]] = {
     "cuda": (".cu", ".cuh"),
     "prebuilt": (".ptx", ".cubin", ".fatbin", ".ltoir", ".ll", ".bc", ".tileirbc", ".tilebc"),
@@ -113,12 +110,13 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "tile": (".py",),
     "triton": (),
 }
-"""Their `suffixes`: known here, so that a manifest is read without importing compilers."""
+"""Suffixes by built-in language, listed here so that reading a manifest imports no compiler."""
 
 
 def installed() -> dict[str, str]:
-    """Where every installed frontend is found (`module:Class`), by language; third parties register
-    in the group `tilec.frontends`.
+    """Return every installed frontend as `module:Class`, by language.
+
+    Third parties register in the entry-point group `tilec.frontends`.
     """
     from importlib.metadata import (
         entry_points,

@@ -1,1 +1,1 @@
-"""What the frontends share."""
+"""Tools shared by the frontends."""

@@ -13,8 +13,8 @@ from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import AbiSlot, Param
 
-# Beyond this the compiler aligns a parameter's address in the constant bank, whose begin depends
-# on the architecture.
+# Above this alignment the compiler aligns a parameter's address in the constant bank, and the
+# bank's start depends on the architecture.
 _BANK_ALIGN = 16
 _MAX_ALIGN = 256
 
@@ -27,7 +27,7 @@ def derive(
     Args:
         decl: the kernel as declared.
         bound: dtype by template parameter or axis.
-        compiled: size and alignment of the compiled parameters, which structs need.
+        compiled: size and alignment of each compiled parameter; structs take theirs from it.
     """
     slots: list[AbiSlot] = []
     for param, (size, align) in itertools.zip_longest(
@@ -50,7 +50,10 @@ def derive(
 
 
 def from_code(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
-    """Return `args`, or one argument per parameter, by the manifest and the compiled code."""
+    """Return `args` of the manifest, or one argument per parameter.
+
+    Sizes that neither manifest nor source state come from the compiled code.
+    """
     if job.spec.abi:
         return job.spec.abi
     stated = {param.name: param for param in job.spec.params}
@@ -73,7 +76,7 @@ def _with_stated(param: ParamDecl, stated: Param | None) -> ParamDecl:
 
 
 def _align(end: int, offset: int) -> int:
-    """Return the least alignment that puts a parameter at its offset, which is all code holds."""
+    """Return the least alignment that gives a parameter its offset; code records offsets only."""
     align = 1
     while align < _MAX_ALIGN and _up(end, align) != offset:
         align *= 2
@@ -81,7 +84,7 @@ def _align(end: int, offset: int) -> int:
 
 
 def laid_out(sizes: Sequence[tuple[int, int]]) -> tuple[CubinParam, ...]:
-    """Return where parameters of these sizes and alignments lie in the parameter block."""
+    """Lay out parameters of the given (size, alignment) pairs in the parameter block."""
     params = []
     end = 0
     for ordinal, (size, align) in enumerate(sizes):
@@ -97,7 +100,7 @@ def check(
     """Compare the arguments of a launch with the parameters of the compiled image.
 
     Args:
-        slots: what a launch passes.
+        slots: the arguments of a launch.
         compiled: the image's parameters.
         decl: the kernel, for its location.
         stated: whether `args` of the manifest gives the slots.

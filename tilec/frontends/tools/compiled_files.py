@@ -70,7 +70,7 @@ def input_files(source: Source) -> list[InputFile]:
     """Return every file with its current digest.
 
     Raises:
-        CompileError: one cannot be read, or leaves the project.
+        CompileError: a file cannot be read, or lies outside of the project.
     """
     return sorted(
         (
@@ -85,7 +85,8 @@ def prebuilt_files(source: Source) -> tuple[Prebuilt, ...]:
     """Return the files of a kernel, the source first.
 
     Raises:
-        CompileError: one cannot be read, is of an unknown kind, or its digest is not as stated.
+        CompileError: a file cannot be read, is of an unknown kind, or has another digest than the
+            manifest states.
     """
     return tuple(_checked(source, name, stated) for name, stated in digests_stated(source).items())
 
@@ -94,7 +95,7 @@ def kind_of(name: str, data: bytes) -> FileKind:
     """Return the kind of a file, by its first bytes.
 
     Raises:
-        CompileError: it is of no known kind.
+        CompileError: the kind is unknown.
     """
     for magic, kind in _MAGIC:
         if data.startswith(magic):
@@ -165,7 +166,7 @@ def read_file(root: str, name: str) -> bytes:
     """Return the bytes of a project's file.
 
     Raises:
-        CompileError: it cannot be read, or leaves the project.
+        CompileError: it cannot be read, or lies outside of the project.
     """
     try:
         return contained(root, name).read_bytes()

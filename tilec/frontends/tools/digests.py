@@ -1,6 +1,4 @@
-"""Digests of big files, remembered by path and status in the private cache, so that no run hashes a
-compiler twice.
-"""
+"""Cache digests of large files by path and file status, so that a compiler is hashed once."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ _KIND, _NAME = store.KINDS[1], hashlib.sha256(b"facts about tools").hexdigest()
 
 
 class DigestTable:
-    """A table of facts about files, kept as a record of the cache in `state_dir`; an empty
-    `state_dir` keeps it in memory only.
+    """A table of facts about files, stored in the cache in `state_dir`.
 
-    A table that cannot be read or written, or that others can change, is treated as empty: it only
+    With an empty `state_dir`, or one that other users can change, the table is in memory only. A
+    table that cannot be read counts as empty, and one that cannot be written is dropped: it only
     saves time.
     """
 
@@ -31,7 +29,7 @@ class DigestTable:
         self._rows = self._load()
 
     def sha256(self, path: Path) -> str:
-        """Hex SHA-256 of a file's bytes.
+        """Return the hex SHA-256 of a file's bytes.
 
         Raises:
             OSError: the file cannot be read.
@@ -39,15 +37,19 @@ class DigestTable:
         return self.fact("sha256", path, lambda: file_sha256(path))
 
     def fact(self, kind: str, path: Path, measure: Callable[[], str]) -> str:
-        """What `measure` gave for this file when it was last seen with this status.
+        """Return the cached result of `measure` for this file, or call it if the file changed.
 
-        The change time is part of it: a program can set all else back to what it was, and not that.
+        Args:
+            kind: name of the fact.
+            path: the file.
+            measure: computes the fact.
 
         Raises:
-            OSError: the file is not there.
+            OSError: the file is missing.
         """
         stat = path.stat()
         key = f"{kind}:{path}"
+        # A program can restore size and modification time, but not the change time.
         stamp = f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
         row = self._rows.get(key)
         if row is not None and row[0] == stamp:
@@ -78,15 +80,15 @@ class DigestTable:
     def _save(self) -> None:
         if self._root is None:
             return
-        # Rows of another process that wrote meanwhile are worth keeping; a lost row is only
-        # measured again.
+        # Keep the rows that another process wrote meanwhile. Without a lock a row may still be
+        # lost; it is then measured again.
         self._rows = {**self._load(), **self._rows}
         with contextlib.suppress(OSError):
             store.save(self._root, _KIND, _NAME, canonical_json({"facts": self._rows}), b"")
 
 
 def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file, read in pieces."""
+    """Return the hex SHA-256 of a file, read in chunks of 1 MiB."""
     state = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -95,8 +97,7 @@ def file_sha256(path: Path) -> str:
 
 
 def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:
-    """The rows of a wheel's file list (`path,sha256=…,size`) as they should be for the files in
-    `site` as they are now.
+    """Return rows of a wheel's file list (`path,sha256=…,size`) for the current files in `site`.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Tell files of the Python environment from files of a project."""
+"""Distinguish files of the Python environment from files of a project; hide variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _lock = threading.RLock()
-# What begins the names of inputs that are tilec's own code.
+# Prefix of the names of inputs that are tilec's own code.
 OWN = "<tilec>/"
 _ENVIRONMENT = tuple(
     {
@@ -27,16 +27,15 @@ _ENVIRONMENT = tuple(
 
 
 def is_installed(path: str) -> bool:
-    """Whether a path belongs to an installed package: a virtual environment inside of a project is
-    not part of it.
+    """Whether a path belongs to an installed package.
+
+    A virtual environment inside of a project is not part of the project.
     """
     return not {"site-packages", "dist-packages"}.isdisjoint(Path(path).parts)
 
 
 def is_environment(path: str) -> bool:
-    """Whether a path belongs to this Python: an installed package, the standard library, or
-    whatever else comes with the environment.
-    """
+    """Whether a path is in this Python environment or an installed package."""
     return is_installed(path) or any(
         path == folder or path.startswith(folder.rstrip("/") + "/") for folder in _ENVIRONMENT
     )
@@ -44,10 +43,10 @@ def is_environment(path: str) -> bool:
 
 @contextlib.contextmanager
 def variables_hidden(prefixes: tuple[str, ...], **given: str) -> Iterator[None]:
-    """Hide the environment variables that begin like this, and set the given ones meanwhile.
+    """Hide environment variables with one of the prefixes, and set the given ones, in a `with`.
 
-    A compiler that reads them would make other code than the inputs of a build say. One thread at a
-    time.
+    Compilers read such variables, and a build must depend on its declared inputs only. A lock
+    admits one thread at a time.
     """
     with _lock:
         kept = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}

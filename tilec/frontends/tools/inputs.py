@@ -1,6 +1,4 @@
-"""Finds every project module that a Python source can import, by reading import statements; nothing
-is executed.
-"""
+"""Find every project module that a Python source can import, without executing any."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
 
-# Packages that kernels themselves stand on: they stay loaded whatever a project's directories are
-# called.
+# Packages that compilers of kernels need: a project's directory of the same name never replaces
+# them.
 KEPT = {
     "cuda",
     "cutile_cache",
@@ -34,15 +32,19 @@ KEPT = {
     "tilec_runtime",
     "triton",
 }
-# In a larger package outside of the project only what lies in it counts, not what it imports of
-# others.
+# Imports of packages outside of the project are followed up to this many files; of a larger
+# package only its own files are inputs.
 _MOST_FOLLOWED = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Import:
-    """One name that a statement may import; `level` counts the dots of a relative import, `star`
-    asks for every module of a package.
+    """One name that a statement may import.
+
+    Attributes:
+        name: dotted name.
+        level: number of dots of a relative import.
+        star: whether `*` is imported, which may be every module of a package.
     """
 
     name: str
@@ -52,7 +54,7 @@ class _Import:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Scan:
-    """What is known of one file: time and size, digest, imports."""
+    """A scanned file: its status (time, size, inode), digest and imports."""
 
     stamp: tuple[int, int, int]
     digest: str
@@ -63,12 +65,11 @@ _scans: dict[str, _Scan] = {}
 
 
 def closure(source: Source) -> tuple[InputFile, ...]:
-    """The source, every project module that it may import, transitively, and the files of `reads`,
-    sorted by name.
+    """Return the source, project modules it may import at any depth, and the files of `reads`.
 
-    Imports are looked up next to the source and in the project's root. Modules that the file only
-    might import are listed too. A module that is found outside of the project, and is no installed
-    one (PYTHONPATH leads there, say), is listed with all of its package.
+    The result is sorted by name. Imports are looked up next to the source and in the project's
+    root; conditional imports count too. A module outside of the project that is not installed (but
+    on PYTHONPATH, for example) is listed with its whole package.
 
     Raises:
         CompileError: a file cannot be read, or lies outside of the project.
@@ -89,7 +90,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
         digests[name] = scan.digest
         for item in scan.imports:
             if item.level and name.startswith("../"):
-                continue  # all of its package is there
+                continue  # its whole package is listed already
             inner = [within(source.root, n) for n in _resolve(item, name, source.root, bases)]
             queue.extend(inner)
             top = item.name.partition(".")[0]
@@ -104,7 +105,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
 
 
 def _declared(source: Source) -> Iterator[str]:
-    """Every file of the option `reads`, of directories all that is in them."""
+    """Yield the files of the option `reads`; a directory stands for all files in it."""
     names = dict(source.options).get("reads", ())
     for name in map(str, names) if isinstance(names, tuple) else ():
         full = Path(source.root, within(source.root, name))
@@ -115,11 +116,10 @@ def _declared(source: Source) -> Iterator[str]:
 
 
 def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """The safe tile language's own code, as an input of sources that import it: what is compiled
-    into kernels, and what proves them.
+    """Return the safe tile language's own code as an input, if the files import it.
 
-    A declaration or an image that was kept before another tilec learned what it had missed must not
-    be taken for one of its own.
+    Its library is compiled into kernels, and its proofs accept or refuse them. A changed version
+    must therefore not reuse declarations and images that another one cached.
     """
     imported = (item.name for file in files for item in _scan(root, file.name).imports)
     if not any(name == "tilec" or name.startswith("tilec.") for name in imported):
@@ -145,26 +145,28 @@ def is_unchanged(root: str, item: InputFile) -> bool:
 
 
 def search_bases(source: Source) -> tuple[str, ...]:
-    """Directories in which project modules are found, relative to the root: the source's own, then
-    the root (empty).
+    """Return the directories to search for project modules, relative to the root.
+
+    The source's own directory is first, then the root (an empty string).
     """
     own = source.path.rpartition("/")[0]
     return (own, "") if own else ("",)
 
 
 def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
-    """The files that `dotted` names under `base`, relative to the root: the package's or else the
-    module's; empty where there is none.
+    """Return the file of module `dotted` under `base`, relative to the root, or an empty tuple.
+
+    A package's `__init__.py` is preferred.
     """
     stem = "/".join(filter(None, (base, *dotted.split("."))))
     return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]
 
 
 def within(root: str, name: str) -> str:
-    """Return `name` normalised, if it stays in the project with all links followed.
+    """Return `name` normalised.
 
     Raises:
-        CompileError: it does not.
+        CompileError: it leaves the project once all links are followed.
     """
     try:
         contained(root, name)
@@ -180,7 +182,7 @@ def within(root: str, name: str) -> str:
 
 
 def read(root: str, name: str) -> bytes:
-    """The bytes of a project file.
+    """Return the bytes of a project file.
 
     Raises:
         CompileError: it cannot be read.
@@ -204,7 +206,7 @@ def _scan(root: str, name: str) -> _Scan:
     try:
         imports = tuple(dict.fromkeys(_imports(ast.parse(importlib.util.decode_source(data)))))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        imports = ()  # the error is told, with its place, when the module is loaded
+        imports = ()  # loading the module reports the error with its location
     _scans[path] = scan = _Scan(stamp=stamp, digest=sha256(data), imports=imports)
     return scan
 
@@ -229,7 +231,7 @@ def _imports(tree: ast.AST) -> Iterator[_Import]:
                 if alias.name != "*":
                     yield _Import(f"{base}.{alias.name}" if base else alias.name, node.level)
         elif isinstance(node, ast.Call) and node.args:
-            # A name that is handed to import_module or __import__ as a literal.
+            # A literal argument of import_module or __import__.
             called = (
                 node.func.attr
                 if isinstance(node.func, ast.Attribute)
@@ -246,8 +248,9 @@ def _imports(tree: ast.AST) -> Iterator[_Import]:
 
 
 def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) -> Iterator[str]:
-    """Every project file that the import can execute: the module, the packages it is in, and all of
-    a package that is imported by `*`.
+    """Yield every project file that the import can execute.
+
+    These are the module, the packages around it, and all modules of a package imported by `*`.
     """
     package = importer.rpartition("/")[0]
     if item.level:
@@ -259,8 +262,7 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
         # The importer's own directory is added: a program may have put it on the path.
         folders = tuple(dict.fromkeys((*bases, package)))
     for base in folders:
-        # A relative import runs the packages around it; so does a name that is looked up from
-        # further up.
+        # A relative import executes the packages around it; an absolute one names them itself.
         yield from _packages(root, base) if item.level else ()
         parts = item.name.split(".") if item.name else []
         for end in range(1, len(parts) + 1):
@@ -272,8 +274,9 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
 
 
 def _outside(top: str, real_root: Path) -> tuple[str, ...]:
-    """The files of a module or package that lies outside of the project and of the environment,
-    relative to the project's root.
+    """Return the files of a module or package outside of both project and environment.
+
+    Names are relative to the project's root. The result is empty for all other modules.
     """
     if top in sys.stdlib_module_names or top in KEPT:
         return ()
@@ -283,7 +286,7 @@ def _outside(top: str, real_root: Path) -> tuple[str, ...]:
         ImportError,
         ValueError,
         AttributeError,
-    ):  # a module that is loaded may have no spec, or one of another kind
+    ):  # a loaded module may have no spec, or a malformed one
         return ()
     if spec is None:
         return ()
@@ -291,7 +294,7 @@ def _outside(top: str, real_root: Path) -> tuple[str, ...]:
         *((spec.origin,) if spec.origin and spec.has_location else ()),
         *(spec.submodule_search_locations or ()),
     ]
-    # Looked at before anything in them is: an installed package may be large.
+    # Filter the directories before listing them: an installed package may be large.
     outside = [
         path
         for name in paths

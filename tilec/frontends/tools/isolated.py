@@ -1,4 +1,4 @@
-"""Runs a function in a forked process: what it leaves behind in memory ends with it."""
+"""Run a function in a forked process, so that its side effects in memory end with it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ T = TypeVar("T")
 def isolated(function: Callable[[], T]) -> T:
     """Call a function in a copy of this process, and return its result.
 
-    The function sees the memory of this process as it is now. Its result, or what it raises, is
-    pickled.
+    The function sees the current memory of this process. Its result or exception is pickled.
 
     Raises:
         ChildProcessError: the process ended without a result.
-        Exception: whatever the function raises.
+        Exception: the exception of the function.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -42,5 +41,5 @@ def isolated(function: Callable[[], T]) -> T:
 def _answer(function: Callable[[], T], sender: Connection) -> None:
     try:
         sender.send((function(), None))
-    except Exception as exc:  # noqa: BLE001 - it is raised again where the result is awaited
+    except Exception as exc:  # noqa: BLE001 - `isolated` raises it again
         sender.send((None, exc))

@@ -38,7 +38,14 @@ class Kernels(Generic[K]):
         load: Callable[..., LoadedModule],
         declared: Callable[[LoadedModule], dict[str, K]],
     ) -> None:
-        """Take the words for kernel and decorators, and functions that load and declare."""
+        """Store the functions that load and declare, and names for messages.
+
+        Args:
+            word: name of a kernel of this language, such as `SIMT kernel`.
+            decorators: the decorators of kernels.
+            load: executes a source.
+            declared: reads the kernels of a module, by attribute name.
+        """
         self._word, self._decorators = word, decorators
         self._load, self._declared = load, declared
         self._known: dict[tuple[str, str], tuple[LoadedModule, dict[str, K]]] = {}
@@ -47,7 +54,7 @@ class Kernels(Generic[K]):
         """Execute a module, and return its kernels in order of appearance.
 
         Raises:
-            CompileError: it cannot be executed, or none of its kernels can be compiled; with the
+            CompileError: it cannot be executed, or all of its kernels are refused; with the
                 user's line.
             ToolchainError: the language's compiler is missing.
         """
@@ -90,7 +97,7 @@ class Kernels(Generic[K]):
 
 @contextlib.contextmanager
 def naming(job: Job) -> Iterator[None]:
-    """Name the job in errors, and put those without a location at its kernel."""
+    """Add the job to errors, and the kernel's location to diagnostics without one."""
     try:
         yield
     except CompileError as exc:
@@ -138,10 +145,10 @@ class Subject:
 
 
 class MismatchError(Exception):
-    """One parameter of a kernel and the manifest do not fit together."""
+    """A parameter of a kernel contradicts the manifest."""
 
     def __init__(self, what: str, hint: str = "") -> None:
-        """Keep what does not fit, and what to do about it."""
+        """Store the message and a hint at the fix."""
         super().__init__(what)
         self.what = what
         self.hint = hint
@@ -151,13 +158,13 @@ class Mismatches:
     """Collects the mismatches of a job's parameters, to report them all at once."""
 
     def __init__(self, job: Job) -> None:
-        """Take the job."""
+        """Start without mismatches; errors name the job."""
         self._job = job
         self._found: list[Diagnostic] = []
 
     @contextlib.contextmanager
     def at(self, location: Location, excerpt: str = "") -> Iterator[None]:
-        """Keep a mismatch that is raised meanwhile, at a parameter's place."""
+        """Catch a `MismatchError` of the body, and record it at a parameter's location."""
         try:
             yield
         except MismatchError as exc:
@@ -166,10 +173,10 @@ class Mismatches:
             )
 
     def check(self) -> None:
-        """Raise an error with every mismatch.
+        """Raise one error with every recorded mismatch.
 
         Raises:
-            CompileError: there are any.
+            CompileError: at least one mismatch was recorded.
         """
         if self._found:
             first = self._found[0]
@@ -181,25 +188,25 @@ class Mismatches:
 
 
 class ParameterBinder:
-    """The manifest's side of a job, as every binder of a kernel's parameters needs it."""
+    """Base of binders: axes, `params` and `args` of a job, as the manifest gives them."""
 
     def __init__(self, job: Job) -> None:
-        """Take the job."""
+        """Read axes, `params` and `args` of the job."""
         self._table = f"kernel.{job.spec.name}"
         self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {param.name: param for param in job.spec.params}
         self._args = list(job.spec.abi)
 
     def _stated(self, name: str, how: str, parameter: str = "") -> Param:
-        """Return what `params` says of a launch parameter; `how` a kernel's author annotates one.
+        """Return the entry of `params` for a launch parameter.
 
         Args:
-            name: of the launch parameter.
-            how: another way to say what it is.
-            parameter: of the function, if it has another name.
+            name: name of the launch parameter.
+            how: another way to declare it, such as an annotation; for the message.
+            parameter: name of the function's parameter, if it differs.
 
         Raises:
-            MismatchError: it says nothing.
+            MismatchError: `params` has no such entry.
         """
         if name in self._params:
             return self._params[name]
@@ -209,10 +216,10 @@ class ParameterBinder:
         raise MismatchError(message, close or f"say it in [{self._table}.params], or {how}")
 
     def _refuse_stated(self, name: str) -> None:
-        """Refuse a constant that is a launch parameter too.
+        """Refuse a constant that is also a launch parameter.
 
         Raises:
-            MismatchError: it is one.
+            MismatchError: `params` has an entry of this name.
         """
         if name in self._params:
             message = f"{name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"

@@ -10,7 +10,7 @@ from tilec.frontends.tools.nvjitlink import Piece, link_ptx
 from tilec.frontends.tools.search import Tool
 from tilec_runtime.errors import ToolchainError
 
-# The linker generates the code, and LTO-IR does not record the flags for arithmetic.
+# The linker generates the code, and LTO-IR does not record arithmetic flags: the linker needs them.
 _ARITHMETIC = {"ftz": "-ftz", "prec-div": "-prec-div", "prec-sqrt": "-prec-sqrt", "fmad": "-fma"}
 FAST = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
@@ -25,7 +25,7 @@ class Linked:
 
 
 def level(opt: int) -> str:
-    """Return nvJitLink's option for an optimisation level; it has two."""
+    """Return nvJitLink's option for an optimisation level; it has only two."""
     return "-O3" if opt else "-O0"
 
 
@@ -42,7 +42,7 @@ def arithmetic(flags: Sequence[str]) -> list[str]:
 
 
 def linking(*, opt: int, flags: Sequence[str] = (), registers: int = 0) -> tuple[str, ...]:
-    """Return the linker options that an LTO-IR image is shipped with: all but the defaults."""
+    """Return the linker options that an LTO-IR image records: all that are not defaults."""
     return (
         *([] if opt else [level(opt)]),
         *arithmetic(flags),
@@ -51,7 +51,10 @@ def linking(*, opt: int, flags: Sequence[str] = (), registers: int = 0) -> tuple
 
 
 def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
-    """Return the register bound among flags of ptxas, and the first flag no linker takes."""
+    """Return the register bound (0 for none) in flags of ptxas, and the first other flag.
+
+    A linker accepts no flag of ptxas but `maxrregcount`.
+    """
     words, most = list(ptxas), 0
     while words:
         word = words.pop(0)

@@ -1,6 +1,4 @@
-"""From the PTX of one kernel to its image: assemble, read back, check. Triton and SIMT Python share
-it.
-"""
+"""Make an image from the PTX of a kernel: assemble, read back, check."""
 
 from __future__ import annotations
 
@@ -21,19 +19,21 @@ from tilec_runtime.model.signature import AbiSlot
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Code:
-    """A kernel as PTX, with what its image says of it.
+    """A kernel as PTX, with metadata for its image.
 
     Attributes:
-        text: the PTX; of an `lto_NN` target, what a linker makes of `ltoir`.
-        symbol: of the entry point.
-        abi: what a launch packs.
-        warnings: of the compiler.
-        ltoir: LTO-IR of an `lto_NN` target; `ltoir_release` is the toolkit that wrote it, `linking`
-            options of the linker.
-        exact: machine code runs on exactly this architecture.
-        reproducible: another build gives the same bytes.
-        max_threads: of a block, if the code does not say.
-        block: threads that the compiler chose. cluster: blocks that it chose.
+        text: the PTX; for an `lto_NN` target, the PTX that a linker makes from `ltoir`.
+        symbol: name of the entry point.
+        abi: the arguments that a launch packs.
+        warnings: warnings of the compiler.
+        ltoir: LTO-IR, for an `lto_NN` target only.
+        ltoir_release: toolkit release that wrote the LTO-IR.
+        linking: linker options for the LTO-IR.
+        exact: whether the machine code runs on exactly this architecture.
+        reproducible: whether another build gives the same bytes.
+        max_threads: most threads of a block, for code that does not state them.
+        block: block size that the compiler chose, in threads; may be empty.
+        cluster: cluster size that the compiler chose, in blocks; may be empty.
         shared: dynamic shared memory in bytes.
     """
 
@@ -54,14 +54,14 @@ class Code:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lowered(Code):
-    """Code that is still to be assembled.
+    """Code for ptxas to assemble.
 
     Attributes:
         maker: the compiler that made it, for messages.
-        arch: what ptxas assembles for (`sm_90a`).
-        opt, lineinfo, debug: for ptxas.
+        arch: architecture for ptxas (`sm_90a`).
+        opt, lineinfo, debug: options for ptxas.
         flags: further flags of ptxas.
-        shared_cause, shared_fix: for a block that needs too much shared memory.
+        shared_cause, shared_fix: cause and fix of the error for too much shared memory.
     """
 
     maker: str
@@ -78,8 +78,8 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
     """Assemble a kernel with ptxas (`tool`), and return its image.
 
     Raises:
-        CompileError: ptxas refuses the code, or it takes other arguments than a launch passes; with
-            log and command.
+        CompileError: ptxas refuses the code (with log and command), or the code takes other
+            arguments than a launch passes.
         ToolchainError: ptxas does not start.
     """
     job = subject.job
@@ -108,9 +108,9 @@ def finished(
         job: the job.
         code: the kernel.
         entry: its entry point in the machine code.
-        cubin: the machine code; the image holds PTX or LTO-IR for such targets.
-        log: of ptxas.
-        release: toolkit of ptxas.
+        cubin: the machine code; for PTX and LTO-IR targets only its resources are used.
+        log: the log of ptxas.
+        release: toolkit release of ptxas.
     """
     is_ptx = job.target.kind is TargetKind.PTX
     isa = ptx.isa(code.text) if is_ptx else None
@@ -138,8 +138,9 @@ def finished(
 
 
 def oldest_cuda(job: Job, release: Version) -> Version:
-    """Return the oldest CUDA release whose driver loads what a toolkit's ptxas makes: drivers read
-    cubins of their major version.
+    """Return the oldest CUDA release whose driver loads cubins of a toolkit's ptxas.
+
+    Drivers load the cubins of every toolkit of their major version.
     """
     family = (12, 9) if job.target.suffix == "f" else (0, 0)
     return max(job.target.arch.toolkit, (release[0], 0), family)
@@ -149,7 +150,7 @@ def shipped_isa(job: Job, own: Version) -> Version:
     """Return the PTX ISA to ship: the text's own, or the newest that the oldest driver reads.
 
     Raises:
-        CompileError: that driver reads no PTX for the target; without a place.
+        CompileError: that driver reads no PTX for the target; the error has no location.
     """
     bound, need = job.spec.max_isa, job.target.ptx_isa
     if job.target.kind is not TargetKind.PTX or bound is None or own <= bound:
@@ -182,7 +183,7 @@ def check_cluster(stated: tuple[int, ...], entry: CubinKernel, owner: str) -> No
 
 
 def not_lowered(text: str, isa: Version, log: str, command: str) -> CompileError:
-    """Return the error for PTX that uses more than the ISA that min-driver reads."""
+    """Return the error for PTX that needs a newer ISA than the driver of min-driver reads."""
     need, lines = ptx.needed_isa(log), text.split("\n")
     quoted = []
     for message, line in ptx.complaints(log):
@@ -199,7 +200,7 @@ def not_lowered(text: str, isa: Version, log: str, command: str) -> CompileError
 
 
 def timeout_error(subject: str, limit: float, *, log: str = "", command: str = "") -> CompileError:
-    """Return the error for a step that was ended at its time limit."""
+    """Return the error for a step that exceeded its time limit."""
     return CompileError(
         f"{subject} took longer than {limit:g} s and was ended",
         fix="raise timeout in [toolchain], or make the kernel smaller",

@@ -1,5 +1,7 @@
-"""Executes a project's Python module, and what it imports of the project, under names relative to
-the project's directory.
+"""Execute a project's Python module and the project modules that it imports.
+
+File names in their code are relative to the project's directory, so that compiled code does not
+depend on its location.
 """
 
 from __future__ import annotations
@@ -43,11 +45,12 @@ class LoadedModule:
     """A source that was executed, with the project modules it imported.
 
     Attributes:
-        source: where it is.
+        source: the source.
         inputs: every file that it could import, with digests.
         main: the module object.
         modules: project modules by name, `main` included.
         texts: text of every executed project file by its relative name.
+        names: top-level names of the project.
     """
 
     source: Source
@@ -59,27 +62,30 @@ class LoadedModule:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """While it lasts, imports find the project's modules, and tracebacks and cuda.tile find
-        their source lines.
+        """Make imports find the project's modules, and tracebacks their source lines, in a `with`.
+
+        cuda.tile reads source lines in the same way as tracebacks.
         """
         with _activated(self.source, self.modules, self.texts, self.names):
             yield
 
     @property
     def is_current(self) -> bool:
-        """Whether every file is still as it was when it was executed."""
+        """Whether no file has changed since it was executed."""
         return all(is_unchanged(self.source.root, item) for item in self.inputs)
 
 
 def load(source: Source, *, again: bool = True) -> LoadedModule:
     """Execute a source, once per process and state of its files.
 
-    `again` looks for new files as well; without it a module is taken as loaded while the files it
-    has are unchanged.
+    Args:
+        source: the source.
+        again: search for new files too; otherwise a loaded module is valid while its known files
+            are unchanged.
 
     Raises:
-        CompileError: it cannot be read, is no Python, or raises when it is imported; with the
-            user's lines.
+        CompileError: it cannot be read, is no valid Python, or raises an exception when it is
+            imported; with the user's lines.
     """
     key = (source.root, source.path)
     with _lock:
@@ -108,13 +114,13 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
         spec = finder.spec_of(name, path)
         main = importlib.util.module_from_spec(spec)
         sys.modules[name] = main
-        # What a module prints when it is imported is no part of a build's output.
+        # Output that a module prints on import must not mix with a build's output.
         try:
             with contextlib.redirect_stdout(output), _declared_reads(source, inputs):
                 finder.exec_module(main)
         except KeyboardInterrupt:
             raise
-        except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
+        except BaseException as exc:  # noqa: BLE001 - a SystemExit of the module is its error
             raise import_error(
                 ImportFailure(source=source, texts=texts, output=output.getvalue()), exc
             ) from None
@@ -129,11 +135,12 @@ _hooked: list[bool] = []
 
 @contextlib.contextmanager
 def _declared_reads(source: Source, inputs: Sequence[InputFile]) -> Iterator[None]:
-    """While it lasts, opening a file of the project that is no input is an error: an edit of it
-    would go unseen.
+    """Refuse, in a `with`, to open a project's file that is no input.
+
+    An edit of such a file would not change the cache key.
     """
     if not _hooked:
-        sys.addaudithook(_on_open)  # it cannot be taken away again
+        sys.addaudithook(_on_open)  # an audit hook cannot be removed
         _hooked.append(True)
     _executing.append((Path(source.root).resolve(), frozenset(item.name for item in inputs)))
     try:
@@ -164,7 +171,10 @@ def _on_open(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _module_name(path: str) -> str:
-    """The dotted name of a file in the root, made unlike any module of the standard library."""
+    """Return the dotted name of a file in the root.
+
+    A prefix keeps it apart from modules of the standard library and from `KEPT`.
+    """
     parts = [p.replace(".", "_") for p in path.removesuffix(".py").split("/")]
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
@@ -181,8 +191,10 @@ def _is_new(name: str) -> bool:
 
 
 def _is_ours(name: str, module: ModuleType, root: str) -> bool:
-    """Whether a module is the project's: executed here, or a directory that another finder came
-    upon through sys.path.
+    """Whether a module belongs to the project.
+
+    That is a module executed here, or a new namespace package of the project that another finder
+    found through sys.path.
     """
     if isinstance(getattr(module, "__loader__", None), _Finder | _FolderFinder):
         return True
@@ -198,8 +210,9 @@ def _is_ours(name: str, module: ModuleType, root: str) -> bool:
 def _activated(
     source: Source, modules: dict[str, ModuleType], texts: dict[str, str], names: _TopNames
 ) -> Iterator[None]:
-    """Put the project's modules and texts in place; afterwards take them away again and collect
-    what was added.
+    """Install the project's modules and texts in a `with`.
+
+    The end of it removes them again, and adds newly imported modules of the project to `modules`.
     """
     front, back = _Finder(source, texts), _FolderFinder(source)
     with _lock:
@@ -225,8 +238,8 @@ def _activated(
         finally:
             sys.meta_path[:] = [f for f in sys.meta_path if f is not front and f is not back]
             sys.path[:], sys.dont_write_bytecode = path, write
-            # All are found before the first is taken away: a directory's path asks for the package
-            # it is in.
+            # List all before removing the first: computing the path of a namespace package imports
+            # its parent.
             for name in [n for n, m in list(sys.modules.items()) if _is_ours(n, m, source.root)]:
                 modules[name] = sys.modules.pop(name)
             sys.modules.update(stashed)
@@ -240,10 +253,11 @@ def _activated(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TopNames:
-    """Top-level names that mean something of the project while it is active.
+    """Top-level names that refer to the project while it is active.
 
-    `project` are modules and packages; `folders` are directories without `__init__.py`, which give
-    way to a real package.
+    Attributes:
+        project: modules and packages.
+        folders: directories without `__init__.py`; a real package of the same name wins.
     """
 
     project: frozenset[str]
@@ -268,11 +282,11 @@ def _register(name: str, text: str) -> None:
 
 
 class _Finder(ExecutionLoader):
-    """Finds and executes project modules: next to the source, then in the root; never a name of the
-    standard library.
+    """Finds and executes project modules: next to the source, then in the root.
 
-    A module's code has the file's relative name, so that what is compiled from it does not know
-    where the project lies; `__file__` is absolute. Nothing is written next to the sources.
+    Names of the standard library are left to Python. A module's code has the file's relative name,
+    so that compiled code does not depend on the project's location; `__file__` is absolute. No
+    bytecode is written next to the sources.
     """
 
     def __init__(self, source: Source, texts: dict[str, str]) -> None:
@@ -284,11 +298,11 @@ class _Finder(ExecutionLoader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        """The import system's question: the module's spec if it is one of the project."""
+        """Return the spec of a project's module, or None; called by the import system."""
         del target
         top = fullname.partition(".")[0]
-        # A project with a directory `cuda` can still import from it: the package of that name has
-        # no file of its own.
+        # A project with a directory `cuda` can import from it: the installed `cuda` is a namespace
+        # package, without a file of its own.
         if top in sys.stdlib_module_names or (top in KEPT and top != "cuda"):
             return None
         bases = [(base, fullname) for base in self._bases]
@@ -306,7 +320,7 @@ class _Finder(ExecutionLoader):
         return None
 
     def spec_of(self, fullname: str, file: str) -> ModuleSpec:
-        """The spec of a project file (relative name)."""
+        """Return the spec of a project's file, given by its relative name."""
         file = within(self._source.root, file)
         absolute = Path(self._source.root, file)
         package = absolute.name == "__init__.py"
@@ -318,7 +332,7 @@ class _Finder(ExecutionLoader):
         return spec
 
     def get_filename(self, fullname: str) -> str:
-        """Return the relative name of a module's file, which its code has."""
+        """Return the relative name of a module's file, the name in its code."""
         module = sys.modules.get(fullname)
         if module is None or module.__spec__ is None:
             raise ImportError(name=fullname)
@@ -326,7 +340,7 @@ class _Finder(ExecutionLoader):
         return file
 
     def get_source(self, fullname: str) -> str:
-        """Return a module's source, read once; tracebacks and cuda.tile find its lines from then."""
+        """Return a module's source, and register its lines for tracebacks and cuda.tile."""
         file = self.get_filename(fullname)
         if file not in self._texts:
             self._texts[file] = importlib.util.decode_source(read(self._source.root, file))
@@ -335,7 +349,7 @@ class _Finder(ExecutionLoader):
 
 
 class _FolderFinder(Loader):
-    """Finds directories without `__init__.py` as packages, after every other finder had its turn."""
+    """Finds directories without `__init__.py` as packages, after all other finders."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -344,7 +358,7 @@ class _FolderFinder(Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        """The import system's question: a spec if such a directory is in the project."""
+        """Return the spec of a directory of the project, or None; called by the import system."""
         del path, target
         folders = [
             p
@@ -358,5 +372,5 @@ class _FolderFinder(Loader):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """A directory has no code."""
+        """Do nothing: a directory has no code."""
         del module

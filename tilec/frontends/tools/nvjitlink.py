@@ -69,12 +69,12 @@ def link_ptx(
 
 
 def words(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> str:
-    """Return a text that a toolkit library holds for a handle."""
+    """Return a text of a toolkit library, read by a pair of size and get functions."""
     return taken(size, get, handle).rstrip(b"\0").decode("utf-8", "replace").strip()
 
 
 def taken(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> bytes:
-    """Return the bytes that a toolkit library holds for a handle."""
+    """Return bytes of a toolkit library, read by a pair of size and get functions."""
     buffer = bytearray(size(handle))
     get(handle, buffer)
     return bytes(buffer)
@@ -94,7 +94,8 @@ def _log(nvjitlink: Any, handle: Any) -> str:
 @functools.lru_cache(maxsize=2)
 def _load(library: str) -> Any:
     try:
-        # The binding uses a library that is loaded already: the one whose digest is in cache keys.
+        # The binding uses a library that is loaded already. Load the one whose digest is in the
+        # cache keys.
         ctypes.CDLL(library)
         return importlib.import_module("cuda.bindings.nvjitlink")
     except (ImportError, OSError) as exc:

@@ -15,7 +15,7 @@ FIX = "pip install 'tilec[build]'"
 
 
 def interpreter() -> ToolInfo:
-    """This Python, as a tool of a compile."""
+    """Return this Python as a tool of a compile."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return ToolInfo(
         name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode())
@@ -25,18 +25,18 @@ def interpreter() -> ToolInfo:
 def package(
     name: str, part: str, *, whose: str = "tile", fix: str = FIX, verify: bool = False
 ) -> ToolInfo:
-    """Return version and digest of an installed package, by the metadata that it was installed with.
+    """Return version and digest of an installed package, from its metadata.
 
-    The digest is of the files beside `part` in the package's file list, as it brought them. What an
-    installer adds (scripts, compiled modules) differs from one environment to the next, and no two
-    environments would share a cache.
+    The digest covers rows of the package's file list: those of files with a digest in the directory
+    of `part`. Files that an installer adds (scripts, compiled modules) differ between environments;
+    with them, no two environments would share a cache.
 
     Args:
-        name: of the distribution.
-        part: a file of it, without which it is half installed.
-        whose: kernels that need it, for messages.
-        fix: how to install it.
-        verify: hash the files themselves.
+        name: name of the distribution.
+        part: one of its files, which must exist.
+        whose: language of the kernels that need it, for messages.
+        fix: how to install it, for messages.
+        verify: hash the installed files instead of reading the file list.
 
     Raises:
         ToolchainError: it is missing or half installed.
@@ -63,11 +63,12 @@ def package(
 
 
 def require_minor(name: str, version: str, tested: Version, fix: str) -> None:
-    """Refuse a version of a package, parts of which change between minor versions, that tilec was
-    not written against.
+    """Refuse a package whose minor version differs from the one tilec was tested with.
+
+    tilec uses parts of such a package that change between minor versions.
 
     Raises:
-        ToolchainError: it is one.
+        ToolchainError: the version differs.
     """
     if tuple(version.split(".")[:2]) != tuple(map(str, tested)):
         raise ToolchainError(

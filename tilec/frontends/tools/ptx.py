@@ -17,7 +17,7 @@ _HEAD = re.compile(
     r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)",
     re.MULTILINE,
 )
-# An opcode (`add.s32`) is no mention of a function of its name.
+# Words with a period beside them are opcodes (`add.s32`), not names of functions.
 _WORD = re.compile(r"(?<![\w$%.])[\w$%]+(?![\w$%.])")
 _BRACE = re.compile(r"[{};]")
 _VARIABLE = re.compile(
@@ -37,7 +37,7 @@ def isa(text: str) -> Version:
     """Return the PTX ISA that a text declares.
 
     Raises:
-        ValueError: it declares none.
+        ValueError: it has no `.version`.
     """
     match = _VERSION.search(text)
     if match is None:
@@ -51,12 +51,12 @@ def with_isa(text: str, version: Version) -> str:
 
 
 def needed_isa(log: str) -> Version | None:
-    """Return the newest ISA that ptxas asks for in its messages, or None."""
+    """Return the newest ISA that messages of ptxas require, or None."""
     return max(((int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)), default=None)
 
 
 def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
-    """Return size and alignment of an entry's parameters, or None without such an entry."""
+    """Return (size, alignment) of each parameter of an entry, or None if the entry is missing."""
     for entry in read_entries(text):
         if entry.name == symbol:
             return tuple((param.size, param.align) for param in entry.params)
@@ -82,7 +82,7 @@ def entries(text: str) -> list[str]:
 
 
 def only(text: str, symbols: Collection[str]) -> str:
-    """Return the text without entry points besides `symbols`, and without what these alone call."""
+    """Return the text with the entry points `symbols` and the functions they need only."""
     if set(entries(text)) <= set(symbols):
         return text
     plain = without_comments(text)
@@ -95,9 +95,10 @@ def only(text: str, symbols: Collection[str]) -> str:
 
 
 def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
-    """Return variables that `symbols` share with entry points that `only` leaves out, with these.
+    """Return the global variables that `symbols` share with entry points that `only` removes.
 
-    Tables, which have values from the start and no function stores to by name, are left out.
+    The value of each variable is the list of those entry points. Initialized variables that no
+    function stores to by name are constants, and left out.
     """
     left = [name for name in entries(text) if name not in symbols]
     if not left:
@@ -122,7 +123,7 @@ def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
 
 
 def _words(names: set[str], bodies: Mapping[str, str]) -> set[str]:
-    """Return what functions, and those that they reach, name."""
+    """Return all words in the bodies of functions and of those that they reach."""
     reached = (bodies.get(name, "") for name in _reached(names, bodies))
     return {word for body in reached for word in _WORD.findall(body)}
 
@@ -155,7 +156,7 @@ def _functions(plain: str) -> Iterator[_Function]:
 
 
 def _reached(names: set[str], bodies: Mapping[str, str]) -> set[str]:
-    """Return the functions that some functions reach by name, these included."""
+    """Return the given functions, and all that they mention at any depth."""
     reached, waiting = set(names), list(names)
     while waiting:
         new = bodies.keys() & set(_WORD.findall(bodies.get(waiting.pop(), ""))) - reached
@@ -198,7 +199,7 @@ def relative_files(text: str, roots: Sequence[tuple[str, str]]) -> str:
 
 
 def _plain(written: str) -> str:
-    r"""A name as PTX writes it (`\303\274` for the bytes of ü) without its escapes."""
+    r"""Return a quoted name of PTX without its escapes (`\303\274` is ü)."""
     data = re.sub(rb"\\([0-7]{3}|.)", _unescape, written.encode("utf-8", "surrogateescape"))
     return data.decode("utf-8", "surrogateescape")
 
@@ -214,11 +215,14 @@ def _escaped(name: str) -> str:
 
 
 def relative(path: str, roots: Sequence[tuple[str, str]]) -> str:
-    """Return a path with the directory of `roots` that it is under replaced."""
+    """Return a path with the first directory of `roots` that contains it replaced.
+
+    Absolute paths outside of all roots become `<system>/NAME`.
+    """
     plain = os.path.normpath(path)
     for base, instead in roots:
-        # A name of `/proc` is a name alone: what it leads to is where this process works, and not
-        # where the compiler did.
+        # Do not resolve a name in `/proc`: it leads to a directory of this process, not of the
+        # compiler's.
         for folder in (
             os.path.normpath(base),
             os.path.realpath(base) if not base.startswith("/proc/") else base,
@@ -226,5 +230,5 @@ def relative(path: str, roots: Sequence[tuple[str, str]]) -> str:
             if plain == folder or plain.startswith(folder + "/"):
                 rest = plain[len(folder) :].lstrip("/")
                 return f"{instead}/{rest}" if instead else rest
-    # Files of the host's compiler and such: their directory says nothing that lasts.
+    # Headers of the host's compiler, for example: their directory differs between machines.
     return f"<system>/{PurePosixPath(plain).name}" if plain.startswith("/") else plain

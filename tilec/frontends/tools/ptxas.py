@@ -32,7 +32,7 @@ def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
 
 
 def information(*, lineinfo: bool, debug: bool) -> list[str]:
-    """Return flags of ptxas for debug information; with -g it refuses an optimisation level."""
+    """Return flags of ptxas for debug information."""
     return ["-g"] if debug else ["-lineinfo"] if lineinfo else []
 
 
@@ -47,13 +47,22 @@ def assemble(
     extra: Sequence[str],
     timeout: float,
 ) -> Assembled:
-    """Run ptxas on a text for `arch` (`sm_90a`); `debug` makes code for a debugger, whatever `opt`
-    says.
+    """Assemble PTX with ptxas.
+
+    Args:
+        ptxas: path of ptxas.
+        text: the PTX.
+        arch: architecture, such as `sm_90a`.
+        opt: optimisation level, 0 to 3.
+        lineinfo: keep source lines.
+        debug: make code for a debugger; `opt` is ignored, since ptxas refuses it with `-g`.
+        extra: further flags.
+        timeout: seconds.
 
     Raises:
         ToolchainError: ptxas cannot be started.
     """
-    # Fixed names in a directory of its own: ptxas writes its command line into the cubin.
+    # ptxas writes its command line into the cubin: fixed file names keep it reproducible.
     options = [
         *information(lineinfo=lineinfo, debug=debug),
         *flags(opt=3 if debug else opt, extra=extra),
@@ -73,15 +82,15 @@ def assemble(
 
 
 def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple[int, int] | None:
-    """Return the bytes that a kernel and the functions it calls spill: stored, loaded.
+    """Return the bytes (stored, loaded) that a kernel and the functions it calls spill.
 
     Args:
-        log: of ptxas; the result is None if it reports nothing on the kernel.
+        log: the log of ptxas; if it does not report the kernel, the result is None.
         symbol: the kernel.
         calls: functions that it may call; None for any.
     """
-    # A function is told of behind each entry that calls it, with what it spills there, or once for
-    # all of them.
+    # ptxas reports a function after each entry that calls it, with its spills there, or once for
+    # all entries.
     parts = _ENTRY.split(log)
     spilled: dict[str, dict[str, tuple[int, int]]] = {}
     anywhere: dict[str, tuple[int, int]] = {}

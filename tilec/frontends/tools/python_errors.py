@@ -1,4 +1,4 @@
-"""Located compile errors of a user's Python module, and places in its source."""
+"""Compile errors with a location in a user's Python module, and locations of its syntax nodes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ IMPORTS = "a kernel module is executed when it is built: what only a launch need
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ImportFailure:
-    """Where an exception came up: the source, the texts of the project files read so far, and what
-    the module had printed.
-    """
+    """A failed import: the source, the texts of project files read so far, and printed output."""
 
     source: Source
     texts: Mapping[str, str]
@@ -28,8 +26,9 @@ class ImportFailure:
 
 
 def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
-    """The error of a module that could not be executed: the user's own place, frames and words, no
-    frame of anything else.
+    """Return the error for a module whose import failed.
+
+    Location and frames are those of the user's files; frames of libraries are left out.
     """
     if isinstance(exc, CompileError):
         return exc
@@ -55,7 +54,7 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
 
 
 def _hint(exc: BaseException, *, encoding: bool) -> str:
-    """Return the next step after an exception, or an empty text.
+    """Return a hint at the fix of an exception, or an empty string.
 
     Args:
         exc: the exception.
@@ -68,7 +67,7 @@ def _hint(exc: BaseException, *, encoding: bool) -> str:
         return "save the file as UTF-8, or name its encoding in its first line"
     if isinstance(exc, AttributeError) and exc.name:
         return suggestion(exc.name, dir(exc.obj))
-    # A TilecError has its own advice.
+    # A TilecError has its own hint.
     plain = isinstance(exc, SyntaxError | TilecError | NameError | TypeError)
     return "" if plain else IMPORTS
 
@@ -86,7 +85,7 @@ def _frame_place(
         return Location(file=where.source.path), ""
     last = frames[-1]
     line = line_of(where.texts, last.filename, last.lineno or 0)
-    # Python tells columns from 3.11 on; before that the statement's first character will do.
+    # Frames have columns from Python 3.11 on; before that, take the statement's first character.
     offset = getattr(last, "colno", None)
     column = len(line) - len(line.lstrip()) if offset is None else characters(line, offset)
     return Location(file=last.filename, line=last.lineno or 0, column=column + 1), line
@@ -101,7 +100,7 @@ def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str
 def located(
     texts: Mapping[str, str], at: Location, message: str, *, hint: str = "", severity: str = "error"
 ) -> Diagnostic:
-    """Return a diagnostic with the source line of its place."""
+    """Return a diagnostic with the source line of its location."""
     excerpt = line_of(texts, at.file, at.line)
     return Diagnostic(message=message, location=at, severity=severity, excerpt=excerpt, hint=hint)
 
@@ -109,13 +108,13 @@ def located(
 def traced(
     texts: Mapping[str, str], locations: Sequence[tuple[Location, str]], message: str, hint: str
 ) -> tuple[Diagnostic, ...]:
-    """Return an error with the calls that lead to it.
+    """Return the diagnostic of an error, followed by a note for each call that leads to it.
 
     Args:
-        texts: of the project's files.
-        locations: each with the name of its function, empty if unknown; the innermost first.
-        message: the error's.
-        hint: the error's.
+        texts: texts of the project's files.
+        locations: locations with the names of their functions (empty if unknown), innermost first.
+        message: message of the error.
+        hint: hint of the error.
     """
     calls = (
         located(texts, at, f"called from here{f', in {name}' if name else ''}", severity="note")
@@ -127,7 +126,7 @@ def traced(
 def node_location(
     texts: Mapping[str, str], file: str, node: ast.AST, offset: int = 0
 ) -> tuple[Location, str]:
-    """Return the location of a node, `offset` characters behind its begin, and its line."""
+    """Return the location of a node, plus `offset` characters, and its source line."""
     number = getattr(node, "lineno", 0)
     line = line_of(texts, file, number)
     column = characters(line, getattr(node, "col_offset", 0)) + 1 + offset
@@ -166,13 +165,13 @@ def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Locati
 
 
 def function_node(text: str, line: int) -> ast.FunctionDef | None:
-    """The function whose `def`, or first decorator, stands on a line."""
+    """Return the function with its `def` or a decorator on a line, or None."""
     return _functions(text).get(line)
 
 
 @functools.lru_cache(maxsize=32)
 def _functions(text: str) -> dict[int, ast.FunctionDef]:
-    """Functions by the lines of their `def` and decorators: of several on one line, the outermost."""
+    """Return functions by the lines of their `def` and decorators; the outermost wins a line."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -186,11 +185,11 @@ def _functions(text: str) -> dict[int, ast.FunctionDef]:
 
 
 def line_of(texts: Mapping[str, str], file: str, number: int) -> str:
-    """Line `number` (from 1) of a project file, empty where there is none."""
+    """Return line `number` (from 1) of a project file, or an empty string."""
     lines = texts.get(file, "").split("\n")
     return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
 def characters(line: str, offset: int) -> int:
-    """A column in UTF-8 bytes as one in characters."""
+    """Convert an offset in UTF-8 bytes to one in characters."""
     return len(line.encode()[:offset].decode("utf-8", "ignore"))

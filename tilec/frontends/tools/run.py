@@ -1,4 +1,4 @@
-"""Runs a compiler as a subprocess, at fixed addresses and with a time limit."""
+"""Run a compiler as a subprocess, at fixed addresses and with a time limit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Completed:
 
     Attributes:
         stdout, stderr: its output as text.
-        rc: its exit status; negative: killed by that signal.
-        timed_out: whether it ran out of time.
+        rc: its exit status; negative if a signal killed it.
+        timed_out: whether it exceeded the time limit.
         fixed: whether it ran without address-space randomization.
     """
 
@@ -43,20 +43,20 @@ def run_tool(
 ) -> Completed:
     """Run a tool to its end, or until `timeout` seconds have passed.
 
-    A compiler stays in the process group of its worker: one signal to that group ends the worker,
-    its tools and their children, whenever it comes. At the time limit the tool is killed; processes
-    that it started end with the worker, which is not used again (`CompileError.overtime`). Where
-    the system allows it, the tool runs without address-space randomization: the order of pointers
-    decides the order in which some compilers do their work.
+    A compiler stays in the process group of its worker, so that one signal to the group ends the
+    worker, its tools and their children. At the time limit only the tool is killed; processes that
+    it started end with the worker, which is not used again (`CompileError.overtime`). If the system
+    allows it, the tool runs without address-space randomization, because the output of some
+    compilers depends on the order of their pointers.
 
     Args:
         argv: the command.
         timeout: seconds.
         cwd: directory to run in.
-        env: the whole environment (none by default), so that variables such as NVCC_APPEND_FLAGS
-            never change what is built.
-        own_session: for a tool that runs programs outside of a worker: it leads a session of its
-            own, and all of that is killed at the time limit or when this process is interrupted.
+        env: the whole environment (empty by default), so that variables such as NVCC_APPEND_FLAGS
+            never change a build.
+        own_session: start a new session, and kill all of it at the time limit or when this process
+            is interrupted; for a tool that runs programs outside of a worker.
 
     Raises:
         ToolchainError: the tool cannot be started.
@@ -83,7 +83,7 @@ def run_tool(
     except subprocess.TimeoutExpired as expired:
         timed_out = True
         _kill(process, session=own_session)
-        # Children of the tool may hold the pipes open: what came so far is all.
+        # Children of the tool may hold the pipes open, so do not wait for more output.
         stdout, stderr = expired.stdout or b"", expired.stderr or b""
     except BaseException:
         _kill(process, session=own_session)
@@ -98,7 +98,7 @@ def run_tool(
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """`argv` as a line that a shell takes."""
+    """Return `argv` quoted for a shell."""
     return shlex.join(argv)
 
 
@@ -108,17 +108,17 @@ _ASK = 0xFFFFFFFF
 
 @contextlib.contextmanager
 def _fixed_addresses() -> Iterator[bool]:
-    """Let processes that this thread starts run without address-space randomization; gives whether
-    the system does so.
+    """Start processes of this thread without address-space randomization, in a `with`.
 
-    Linux keeps the personality of each thread apart; it acts at the next exec, and a child inherits
-    it from the thread that starts it. So two system calls around the start (1 us) do what a wrapper
-    such as `setarch -R` does, and nothing else in this process changes.
+    Yields whether the system allows it. On Linux each thread has a personality; it takes effect at
+    the next exec, and a child inherits it from the thread that starts it. Two system calls around
+    the start (1 us) thus replace a wrapper such as `setarch -R`, and the rest of this process is
+    unaffected.
     """
     personality = _personality()
     before = personality(_ASK)
-    # Docker's default seccomp profile refuses: the value is asked for again, since refusals differ
-    # (EPERM, or nothing done).
+    # Docker's default seccomp profile refuses the change, by EPERM or by ignoring it: read the
+    # value back.
     personality(before | _ADDR_NO_RANDOMIZE)
     try:
         yield before >= 0 and bool(personality(_ASK) & _ADDR_NO_RANDOMIZE)
@@ -134,7 +134,7 @@ def _personality() -> Callable[[int], int]:
 
 
 def _kill(process: subprocess.Popen[bytes], *, session: bool) -> None:
-    """Kill a tool, with its whole session where it leads one, and reap it."""
+    """Kill a tool, with its session if it leads one, and reap it."""
     if session:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

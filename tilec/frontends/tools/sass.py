@@ -8,7 +8,7 @@ from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import BundleError
 from tilec_runtime.model.image import Resources
 
-# Instructions are 128 bits from compute capability 7.0 on; the opcode is in the lowest 12, the
+# Instructions have 128 bits from compute capability 7.0 on: the opcode in the lowest 12 bits, the
 # width of a memory access in bits 73 to 75.
 _STL = 0x387
 _LDL = 0x983
@@ -25,14 +25,14 @@ def resources(cubin: bytes, entry: CubinKernel) -> Resources:
 
 
 def spills(cubin: bytes, symbol: str) -> tuple[int, int]:
-    """Return bytes per thread stored to and loaded from local memory, each instruction once.
+    """Return the bytes per thread that local stores and loads move, each instruction once.
 
     Args:
         cubin: the image, of compute capability 7.0 or later.
         symbol: the entry point.
 
     Raises:
-        BundleError: it has no such code, or is damaged.
+        BundleError: the cubin has no such entry point, or is damaged.
     """
     try:
         code = _section(cubin, f".text.{symbol}")
@@ -42,7 +42,7 @@ def spills(cubin: bytes, symbol: str) -> tuple[int, int]:
 
 
 def count(code: bytes) -> tuple[int, int]:
-    """Bytes of local stores and loads in machine code."""
+    """Return the bytes of local stores and of local loads in machine code."""
     total = {_STL: 0, _LDL: 0}
     for low, high in struct.iter_unpack("<QQ", code[: len(code) // 16 * 16]):
         opcode = low & 0xFFF

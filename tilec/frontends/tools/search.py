@@ -18,7 +18,7 @@ from tilec_runtime.errors import TilecError, ToolchainError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
 used: set[str] = set()
-"""Paths of all tools that this process used; a build remembers their file status."""
+"""Paths of all tools that this process used; a build records their file status."""
 
 FIX = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
 
@@ -28,9 +28,9 @@ class Tool:
     """A tool, library or include directory.
 
     Attributes:
-        name: as in `find_tool`.
-        path: absolute.
-        version: such as `13.4.92`; empty if unknown.
+        name: name, as in `find_tool`.
+        path: absolute path.
+        version: version, such as `13.4.92`; empty if unknown.
         digest: SHA-256 of its bytes (of the file list for headers); empty if not requested.
         origin: `wheel`, `CUDA_HOME` or `PATH`.
     """
@@ -43,7 +43,7 @@ class Tool:
 
     @property
     def info(self) -> ToolInfo:
-        """Name, version and digest, as bundles and cache keys have them."""
+        """Name, version and digest, as bundles and cache keys record them."""
         return ToolInfo(name=self.name, version=self.version, digest=self.digest)
 
     @property
@@ -55,7 +55,7 @@ class Tool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolReport:
-    """One row of `survey`: tool if found, searched paths, problem, and what needs it."""
+    """One row of `survey`: the tool or None, its use, the searched paths, and a problem."""
 
     name: str
     use: str
@@ -75,7 +75,7 @@ class _Root:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
-    """One row of the tool table: kind, what needs it, and for headers a file they contain."""
+    """One row of the tool table: kind, use, and for headers a file that they contain."""
 
     kind: str
     use: str
@@ -141,7 +141,7 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
     _check_release(tools.values(), search)
     if digest:
         table = DigestTable(search.state_dir)
-        # The three header rows are one directory.
+        # The three rows of headers may be one directory: hash each path once.
         digests = {
             path: _digest(tool, table, verify=search.verify)
             for path, tool in {t.path: t for t in tools.values()}.items()
@@ -194,7 +194,7 @@ def survey(search: ToolSearch) -> list[ToolReport]:
         reports.append(
             ToolReport(name=name, use=row.use, tool=tool, looked=looked, problem=problem)
         )
-    # CCCL has a version line of its own.
+    # CCCL has its own version numbers.
     known = [r for r in reports if r.name != "cccl-headers" and r.tool and r.tool.release != (0, 0)]
     newest = max((r.tool.release for r in known if r.tool), default=(0, 0))
     for index, report in enumerate(reports):
@@ -224,7 +224,7 @@ def check_range(version: str, wanted: str) -> bool:
             raise UsageError(
                 f"{wanted!r} is no version range", fix='write one such as ">=13.2,<13.5"'
             ) from exc
-        # A toolkit has three numbers: a bound of two means all of a release.
+        # A toolkit's version has three numbers; a bound with two means the whole release.
         means_release = bound.operator in ("==", "!=", "<=") and not bound.version.endswith(".*")
         parts = have.split(".")[: bound.version.count(".") + 1] if means_release else [have]
         if not bound.contains(".".join(parts)):
@@ -233,7 +233,7 @@ def check_range(version: str, wanted: str) -> bool:
 
 
 def _check_release(tools: Iterable[Tool], search: ToolSearch) -> None:
-    # CCCL has a version line of its own.
+    # CCCL has its own version numbers.
     known = [t for t in tools if t.release != (0, 0) and t.name != "cccl-headers"]
     if len({t.release for t in known}) > 1:
         listing = "".join(f"\n    {t.name} {t.version} ({t.origin}: {t.path})" for t in known)
@@ -315,7 +315,7 @@ def _roots(search: ToolSearch) -> Iterator[_Root]:
 
 
 def wheel_programs(name: str) -> list[Path]:
-    """Return where wheels would have a program, newest toolkit first; it may be missing."""
+    """Return the paths of a program in wheels, newest toolkit first; it may not exist."""
     return [root.path / "bin" / name for root in _wheel_roots()]
 
 
@@ -384,7 +384,7 @@ def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
             "nvvm/lib64",
             "nvvm/lib",
             *folders,
-        )  # a toolkit keeps it apart from its other libraries
+        )  # toolkits have libNVVM in a directory of its own
     return tuple(base / folder / f"{name}.so" for folder in folders)
 
 
@@ -401,7 +401,7 @@ def _existing(path: Path, row: _Row) -> Path | None:
         ]
     except OSError:
         return None
-    # `libnvrtc.so` and `libnvrtc.so.13` are links to one file where both are there.
+    # If both `libnvrtc.so` and `libnvrtc.so.13` exist, they are links to one file.
     hits = [
         path.parent / n
         for n in sorted(names, key=lambda n: (len(n), n))

@@ -1,5 +1,6 @@
-"""What Tile IR bytecode declares; the reader of `tilec_runtime.cpu.tileir` is imported when a
-kernel comes as bytecode.
+"""Read the entry points that Tile IR bytecode declares.
+
+The reader of `tilec_runtime.cpu.tileir` is imported only for a kernel that comes as bytecode.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from tilec_runtime.errors import TileIRError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.dtype import DTYPES
 
-# Tile IR's names of element types, where they differ from tilec's; integers have no sign in it.
+# tilec's dtypes by Tile IR's names of element types, where these differ. Tile IR's integers have
+# no sign.
 _DTYPES = {"i1": "bool", "f8e4m3fn": "f8e4m3", "f8e8m0fnu": "f8e8m0", "f4e2m1fn": "f4e2m1"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TileParam:
-    """A parameter of an entry: an address or a number, and its bytes; `dtype` is empty where tilec
-    has no such element.
+    """A parameter of an entry: an address or a number.
+
+    Attributes:
+        pointer: whether it is an address.
+        dtype: dtype of the number, or of the elements at the address; empty if tilec has none.
+        size: bytes of the parameter.
     """
 
     pointer: bool
@@ -35,17 +41,17 @@ class TileEntry:
 
 
 def dtype_of(element: str) -> str:
-    """Return tilec's dtype of an element type of Tile IR, such as `f8E4M3FN`; empty for none."""
+    """Return tilec's dtype of a Tile IR element type (`f8E4M3FN`), or an empty string."""
     name = _DTYPES.get(element.lower(), element.lower())
     return name if name in DTYPES else ""
 
 
 def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
-    """The version and the entry points of a bytecode file.
+    """Return the version and the entry points of a bytecode file.
 
     Raises:
-        CompileError: it is damaged, of an unknown version, or has no entry point that takes
-            addresses and numbers.
+        CompileError: it is damaged, of an unknown version, has no entry point, or has one with a
+            parameter that is neither an address nor a number.
     """
     from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
     from tilec_runtime.cpu.tileir.read import read_module

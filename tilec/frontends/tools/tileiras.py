@@ -1,5 +1,6 @@
-"""Runs tileiras: Tile IR bytecode in, a cubin out; one private directory per run, a time limit, no
-environment.
+"""Compile Tile IR bytecode to a cubin with tileiras.
+
+Each run has a private directory, a time limit, and an environment of TMPDIR alone.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
 
-# Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4
-# under address-space randomization: an f32 matmul for sm_100 gave 5 outputs in 8 runs, the f16
-# matmul of the examples for sm_107 gave 2 in 12; without it, both gave 1. Others of these majors,
-# whose tensor cores are of the same kind, count as they do. That matmul and a layer norm gave 1
-# output in 5 runs for each of sm_80 to sm_90, sm_120 and sm_121.
+# Major compute capabilities for which tileiras' output depends on the addresses it runs at.
+# Measured with tileiras 13.4 under address-space randomization: an f32 matmul for sm_100 gave 5
+# outputs in 8 runs, the f16 matmul of the examples for sm_107 gave 2 in 12; at fixed addresses,
+# both gave 1. Other targets of these majors have the same kind of tensor cores, and are assumed to
+# vary as well. The f16 matmul and a layer norm gave 1 output in 5 runs for each of sm_80 to sm_90,
+# sm_120 and sm_121.
 _VARYING_MAJORS = (10, 11)
 # The oldest CUDA release whose driver launches tile cubins.
 OLDEST_CUDA: Version = (13, 0)
@@ -44,7 +46,7 @@ _PLAIN = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Assembled:
-    """A cubin, whether another run gives the same bytes, and what tileiras warned of."""
+    """A cubin, whether another run gives the same bytes, and the warnings of tileiras."""
 
     cubin: bytes
     reproducible: bool
@@ -70,22 +72,23 @@ def assemble(
         tileiras: path of the assembler; it finds ptxas and libnvvm next to itself.
         target: plain architecture name.
         opt: optimisation level, 0 to 3.
-        lineinfo: keep source lines, and with them the PTX text, in the cubin: about twice its size.
-        debug: make code for a debugger, whatever `opt` says: it knows its functions and lines, for
+        lineinfo: keep source lines in the cubin; tileiras then keeps the PTX text too, which about
+            doubles the size.
+        debug: make code for a debugger, and ignore `opt`. Only functions and lines are visible:
             Tile IR has no variables.
-        timeout: seconds it may take.
-        texts: the project's source files, for places in messages.
-        kernel: name, for messages.
+        timeout: time limit in seconds.
+        texts: texts of the project's files, for locations in messages.
+        kernel: name of the kernel, for messages.
 
     Raises:
-        CompileError: tileiras refuses the code, crashes or runs out of time.
+        CompileError: tileiras refuses the code, crashes or exceeds the time limit.
         ToolchainError: it cannot be started.
     """
     options = (
         ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
     )
     argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *options]
-    # At the time limit, the ptxas of tileiras may write there until the worker ends.
+    # After a timeout, the ptxas that tileiras started may write there until the worker ends.
     with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
         Path(folder, _INPUT).write_bytes(bytecode)
         # ptxas and the intermediate files of tileiras go to TMPDIR.
@@ -117,7 +120,7 @@ def bytecode_image(
     warnings: tuple[Diagnostic, ...] = (),
     reproducible: bool = True,
 ) -> Image:
-    """Return the image of portable Tile IR, of a version of the bytecode."""
+    """Return the image of portable Tile IR bytecode; `version` is the bytecode's."""
     info = ImageInfo(
         target=job.target,
         digest=sha256(data),
@@ -143,11 +146,11 @@ def cubin_image(
     warnings: tuple[Diagnostic, ...] = (),
     reproducible: bool = True,
 ) -> Image:
-    """Assemble bytecode for the job's target, and return its image, whose arguments were compared
-    with those of a launch.
+    """Assemble bytecode for the job's target, check its arguments, and return the image.
 
     Raises:
-        CompileError: tileiras refuses the code, or gives the entry point other arguments.
+        CompileError: tileiras refuses the code, or the entry point takes other arguments than a
+            launch passes.
         ToolchainError: it cannot be started.
     """
     spec = job.spec
@@ -179,8 +182,8 @@ def cubin_image(
         exact=True,
         cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
         resources=used,
-        # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from
-        # the image itself.
+        # Informational: a launch passes a block of (1, 1, 1), and the driver takes block and
+        # cluster from the image.
         max_threads=entry.max_threads,
         required_block=entry.required_block,
         cluster=entry.cluster,
@@ -242,8 +245,9 @@ def _signal_name(number: int) -> str:
 def tileiras_diagnostics(
     stderr: str, texts: Mapping[str, str], *, severity: str = "error"
 ) -> tuple[Diagnostic, ...]:
-    """What tileiras wrote, as diagnostics of one severity; its own places become the user's where
-    they are in a project file.
+    """Return the messages of tileiras of one severity as diagnostics.
+
+    A diagnostic has a location if tileiras names a file of the project.
     """
     diagnostics: list[Diagnostic] = []
     for raw in stderr.splitlines():

@@ -1,4 +1,4 @@
-"""Names in the body of a Python kernel that nothing defines, found without compiling it."""
+"""Find undefined names in the body of a Python kernel, without compiling it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilec_runtime.model.suggest import suggestion
 
 
 def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
-    """Return a problem at the first use of each name that is neither local nor of the module."""
+    """Return a diagnostic at the first use of each undefined name."""
     file = function.__code__.co_filename
     text = texts.get(file, "")
     node = function_node(text, function.__code__.co_firstlineno)
@@ -53,7 +53,7 @@ def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Funct
 
 
 def _globals(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield names that a function, or one in it, takes from the module or the built-ins."""
+    """Yield the global names that a function and its nested functions read."""
     for symbol in table.get_symbols():
         if symbol.is_global() and symbol.is_referenced():
             yield symbol.get_name()

@@ -1,4 +1,4 @@
-"""Files of NVIDIA's wheels, as the wheels' own lists state them."""
+"""Look up files in the RECORD lists of NVIDIA's wheels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def owner_of(site: Path, path: Path) -> tuple[str, str, int] | None:
-    """Return version, SHA-256 and size of a file as the wheel that installed it states them."""
+    """Return version, SHA-256 and size of a file from the RECORD of its wheel, or None."""
     if not path.is_relative_to(site):
         return None
     name = re.escape(path.relative_to(site).as_posix())
@@ -25,7 +25,7 @@ def owner_of(site: Path, path: Path) -> tuple[str, str, int] | None:
 def records(site: Path) -> tuple[tuple[str, str], ...]:
     """Return version and RECORD of every NVIDIA wheel in a site-packages directory."""
     try:
-        # Installing, upgrading or removing a wheel changes the directory's time.
+        # Installing, upgrading or removing a wheel changes the directory's modification time.
         return _read_records(str(site), site.stat().st_mtime_ns)
     except OSError:
         return ()
