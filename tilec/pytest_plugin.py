@@ -162,9 +162,9 @@ class Run:
         self.project: Project = open_project(self._app)
         self._cases: tuple[BoundCase, ...] | None = None
         self._error: TilecError | None = None
-        self._said: TilecError | None = None
+        self._reported: TilecError | None = None
         self._opened: Opened | None = None
-        self._place: ModuleDevice | None = None
+        self._module_device: ModuleDevice | None = None
         self._references: References | None = None
 
     def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
@@ -190,20 +190,20 @@ class Run:
             else same
         ):
             lacking = self._opened.absence(one)
-            if self._place is None or self._references is None or lacking:
+            if self._module_device is None or self._references is None or lacking:
                 results.append(
                     CaseResult(case=one, status="skipped", reason=lacking or "it was not built")
                 )
             else:
                 results.append(
-                    run_case(one, self._place, self._references, clock=time.perf_counter)
+                    run_case(one, self._module_device, self._references, clock=time.perf_counter)
                 )
         return results
 
     def text(self, error: TilecError) -> str:
         """Return an error's text; an error of all cases is told in full once."""
-        if error is not self._error or error is not self._said:
-            self._said = self._error
+        if error is not self._error or error is not self._reported:
+            self._reported = self._error
             return _text(error)
         return f"{error.what} (see the first case of {self.path.name})"
 
@@ -215,7 +215,7 @@ class Run:
         self._opened = opened
         self._references = References(manifest.root)
         if opened.bundle is not None:
-            self._place = ModuleDevice(
+            self._module_device = ModuleDevice(
                 load(opened.bundle, device, driver=driver), driver, advice=opened.advice
             )
         return chosen_cases(opened, manifest, Wish(chains=True))

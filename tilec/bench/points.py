@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from tilec.bench.report import CaseBench, Point
-from tilec.case.cases import BoundCase, said_axes
+from tilec.case.cases import BoundCase, stated_axes
 from tilec.case.sweeps import Sweep
 from tilec_runtime.errors import LaunchError
 from tilec_runtime.model.kernel import KernelInfo
@@ -40,7 +40,7 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
         case: the case.
         info: its kernel.
     """
-    fixed = said_axes(case, info)
+    fixed = stated_axes(case, info)
     free = [name for name in info.choices if name not in fixed]
     built = [dict(variant.axes) for variant in info.variants]
     points = dict.fromkeys(

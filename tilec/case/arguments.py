@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tilec.case.cases import BoundCase, Files, bind
-from tilec.case.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
+from tilec.case.files import FORMS, ArrayFile, UnfitError, dtype_in, is_file, parse_array_file
 from tilec.case.inputs import DISTRIBUTIONS
 from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.literal import axis_text, read_axis_value, read_number
@@ -43,7 +43,7 @@ class Override:
     text: str
     name: str
     value: str = ""
-    place: Place | None = None
+    file: ArrayFile | None = None
     dtype: str = ""
 
 
@@ -104,7 +104,7 @@ def bind_arguments(
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--arg {name}=… is given twice")
-    inputs = tuple(_argument_input(one) for one in arguments if one.place is None)
+    inputs = tuple(_argument_input(one) for one in arguments if one.file is None)
     case = Case(name="", inputs=inputs, reference=reference, axes=tuple(axes))
     try:
         return bind(case, info, files=_files(arguments))
@@ -172,9 +172,9 @@ def _input(text: str, cwd: Path) -> Override:
 
 
 def _file(option: str, name: str, value: str, cwd: Path) -> Override:
-    file = parse_place(value, cwd=cwd)
+    file = parse_array_file(value, cwd=cwd)
     try:
-        return Override(text=option, name=name, place=file, dtype=dtype_in(file, name))
+        return Override(text=option, name=name, file=file, dtype=dtype_in(file, name))
     except UnfitError as error:
         raise UsageError(
             f"{option}: {file} cannot be read: {error}", fix=f"give {FORMS}"
@@ -182,7 +182,7 @@ def _file(option: str, name: str, value: str, cwd: Path) -> Override:
 
 
 def _files(overrides: Sequence[Override]) -> Files:
-    return tuple((one.name, one.dtype, str(one.place)) for one in overrides if one.place)
+    return tuple((one.name, one.dtype, str(one.file)) for one in overrides if one.file)
 
 
 def _argument_input(argument: Override) -> Input:
@@ -230,7 +230,7 @@ def _changed(case: Case, info: KernelInfo, overrides: Sequence[Override]) -> Cas
     inputs, chosen = {item.name: item for item in case.inputs}, dict(case.axes)
     for override in overrides:
         name = override.name
-        if override.place is not None:
+        if override.file is not None:
             if name not in tensors:
                 raise _unknown(info.name, tensors, override, "tensor")
             inputs.pop(name, None)

@@ -141,7 +141,7 @@ def small_case(case: BoundCase) -> BoundCase:
     return dataclasses.replace(case, inputs=tuple(inputs))
 
 
-def said_axes(case: BoundCase, info: KernelInfo) -> dict[str, AxisValue]:
+def stated_axes(case: BoundCase, info: KernelInfo) -> dict[str, AxisValue]:
     """Return the axes that the case fixes, by dtypes or by choice; dispatch may change the rest."""
     return {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
 

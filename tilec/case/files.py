@@ -39,7 +39,7 @@ class UnfitError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ArrayFile:
     """A file and the key of one of its arrays; empty for the only one or the parameter's name."""
 
     path: Path
@@ -61,21 +61,21 @@ def is_file(text: str) -> bool:
     return text.endswith(".npy") or _PLACE.fullmatch(text) is not None
 
 
-def parse_place(text: str, *, cwd: Path) -> Place:
+def parse_array_file(text: str, *, cwd: Path) -> ArrayFile:
     """Read `x.npy`, `x.npz:key` or `x.safetensors:key`.
 
     Raises:
         UsageError: it has none of these forms.
     """
     if text.endswith(".npy"):
-        return Place(path=cwd / text)
+        return ArrayFile(path=cwd / text)
     match = _PLACE.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} names no file of an array", fix=f"an array comes from {FORMS}")
-    return Place(path=cwd / match[1], key=match[2] or "")
+    return ArrayFile(path=cwd / match[1], key=match[2] or "")
 
 
-def dtype_in(file: Place, name: str) -> str:
+def dtype_in(file: ArrayFile, name: str) -> str:
     """Return the dtype of a parameter's array; empty if the file has its element size only.
 
     Raises:
@@ -85,7 +85,7 @@ def dtype_in(file: Place, name: str) -> str:
     return BY_NUMPY[dtype.name].name if dtype.name in BY_NUMPY else ""
 
 
-def read_array(file: Place, name: str, dtype: np.dtype[Any]) -> Array:
+def read_array(file: ArrayFile, name: str, dtype: np.dtype[Any]) -> Array:
     """Return a parameter's array, C-contiguous.
 
     Args:
@@ -106,7 +106,7 @@ def read_array(file: Place, name: str, dtype: np.dtype[Any]) -> Array:
     return array
 
 
-def _load(file: Place, name: str) -> Array:
+def _load(file: ArrayFile, name: str) -> Array:
     try:
         if file.path.suffix == ".safetensors":
             return _load_safetensors(file, name)
@@ -124,7 +124,7 @@ def _load(file: Place, name: str) -> Array:
         raise UnfitError(reason or str(error) or type(error).__name__) from error
 
 
-def _load_safetensors(source: Place, name: str) -> Array:
+def _load_safetensors(source: ArrayFile, name: str) -> Array:
     data = np.memmap(source.path, np.uint8, "r")
     length = int.from_bytes(data[:8].tobytes(), "little")
     if length > data.size - 8:
@@ -139,7 +139,7 @@ def _load_safetensors(source: Place, name: str) -> Array:
     return array
 
 
-def _key(file: Place, name: str, known: Sequence[str]) -> str:
+def _key(file: ArrayFile, name: str, known: Sequence[str]) -> str:
     """Return the key of the wanted array: as given, the parameter's name, or the only one."""
     key = file.key or (name if name in known else known[0] if len(known) == 1 else "")
     if key in known:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilec.case.cases import BoundCase
-from tilec.case.files import FORMS, UnfitError, parse_place, read_array
+from tilec.case.files import FORMS, UnfitError, parse_array_file, read_array
 from tilec.case.files import numpy_dtype as numpy_dtype
 from tilec.case.functions import Functions
 from tilec.manifest.types import Input
@@ -295,7 +295,7 @@ def _scalar(case: BoundCase, item: Input) -> int | float | bool:
 def _read(case: BoundCase, name: str, text: str, item: Input | None = None) -> Array:
     dtype = numpy_dtype(DTYPES[case.dtype_of(name)])
     try:
-        return read_array(parse_place(text, cwd=Path()), name, dtype)
+        return read_array(parse_array_file(text, cwd=Path()), name, dtype)
     except UnfitError as error:
         message = f"{case.name}: {name} cannot be read from {text}: {error}"
         location = case.place("inputs", name) if item else None

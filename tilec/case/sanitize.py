@@ -246,7 +246,7 @@ class _Seen:
 
     def __init__(self, case: BoundCase) -> None:
         self.case = case
-        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._findings: dict[tuple[Any, ...], Finding] = {}
         self._notes: dict[str, str] = {}
         self._variants: dict[str, None] = {}
         self._blocks = 0
@@ -260,8 +260,8 @@ class _Seen:
             other = finding.other.location if finding.other else None
             locations = sorted((str(finding.location), str(other)))
             key = (finding.kind, finding.kernel, finding.parameter, *locations)
-            known = self._found.get(key, finding)
-            self._found[key] = dataclasses.replace(known, count=max(known.count, finding.count))
+            known = self._findings.get(key, finding)
+            self._findings[key] = dataclasses.replace(known, count=max(known.count, finding.count))
 
     def note(self, about: str, text: str) -> None:
         """Add a note; it replaces an earlier one about the same thing."""
@@ -302,12 +302,12 @@ class _Seen:
 
     def result(self, error: TilecError | None = None) -> CaseFindings:
         """Return everything."""
-        if not self._blocks and not self._found and error is None:
+        if not self._blocks and not self._findings and error is None:
             self.note("blocks", "the grid has no blocks: there was nothing to check")
         return CaseFindings(
             case=self.case,
             variants=tuple(self._variants),
-            findings=tuple(self._found.values()),
+            findings=tuple(self._findings.values()),
             notes=tuple(self._notes.values()),
             blocks=self._blocks,
             error=error,

@@ -468,7 +468,7 @@ def _changed_images(app: App, images: Sequence[ImageChange]) -> None:
     rows = [_change_row(image) for image in images]
     # On narrow terminals, columns without changes are omitted first.
     heads = [
-        dataclasses.replace(head, spare=not any(ARROW in str(row[i]) for row in rows))
+        dataclasses.replace(head, optional=not any(ARROW in str(row[i]) for row in rows))
         if i
         else head
         for i, head in enumerate(DIFF_HEADS)

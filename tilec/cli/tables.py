@@ -31,7 +31,7 @@ class Column:
     title: str
     right: bool = False
     flex: bool = False
-    spare: bool = False
+    optional: bool = False
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
@@ -41,7 +41,7 @@ def columns(*titles: str) -> tuple[Column, ...]:
             title=title.lstrip(">~-"),
             right=title.startswith(">"),
             flex=title.startswith("~"),
-            spare=title.startswith("-"),
+            optional=title.startswith("-"),
         )
         for title in titles
     )
@@ -74,7 +74,7 @@ class Table:
         if width is None:
             return
         if self._excess(width) > 0:
-            self._shown = [i for i in self._shown if not heads[i].spare]
+            self._shown = [i for i in self._shown if not heads[i].optional]
         flexible = [i for i in self._shown if heads[i].flex]
         for i in sorted(flexible, key=lambda i: -self._sizes[i]):
             least = max(LEAST, cells(heads[i].title))

@@ -108,7 +108,7 @@ class Cache:
     ) -> None:
         self._note = note
         self.noted: set[str] = set()
-        self.place = root
+        self.folder = root
         self.root = private_root(root, self._note_once)
         self.max_bytes = max_bytes
         self._clock = clock
@@ -284,7 +284,7 @@ class Cache:
             entries=len(rows),
             bytes=sum(row[1] for row in rows),
             oldest=oldest,
-            path=str(self.place or ""),
+            path=str(self.folder or ""),
         )
 
     def gc(self, max_bytes: int | None = None) -> int:
@@ -336,10 +336,10 @@ class Cache:
 
         Running builds compile missing images again.
         """
-        return 0 if self.place is None else store.clear(self.place)
+        return 0 if self.folder is None else store.clear(self.folder)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        return [] if self.place is None else list(store.files(self.place))
+        return [] if self.folder is None else list(store.files(self.folder))
 
     def _entry(self, key: str, path: str, meta: Any, row: str, offset: int, size: int) -> Done:
         if meta["key"] != key:

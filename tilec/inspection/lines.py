@@ -10,8 +10,8 @@ from typing import TypeAlias
 from tilec_runtime.cpu.tileir.ir import Loc, Module
 from tilec_runtime.cpu.tileir.text import located
 
-Place: TypeAlias = tuple[str, int]  # file and line
-Places: TypeAlias = tuple[Place, ...]
+FileLine: TypeAlias = tuple[str, int]  # file and line
+InlineChain: TypeAlias = tuple[FileLine, ...]
 
 # Comments of nvdisasm before instructions: the source line, then the line of each inlined call.
 _MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
@@ -34,7 +34,7 @@ class Listing:
     """
 
     lines: tuple[str, ...]
-    places: tuple[Places, ...]
+    places: tuple[InlineChain, ...]
 
 
 def sass_listing(text: str) -> Listing:
@@ -52,15 +52,15 @@ def tileir_listing(module: Module) -> Listing:
     return _listing((text, tuple(_chain(loc))) for text, loc in located(module))
 
 
-def _listing(rows: Iterable[tuple[str, Places]]) -> Listing:
+def _listing(rows: Iterable[tuple[str, InlineChain]]) -> Listing:
     pairs = list(rows)
     return Listing(
         lines=tuple(text for text, _ in pairs), places=tuple(chain for _, chain in pairs)
     )
 
 
-def _sass(text: str) -> Iterator[tuple[str, Places]]:
-    chain: list[Place] = []
+def _sass(text: str) -> Iterator[tuple[str, InlineChain]]:
+    chain: list[FileLine] = []
     marked = False
     for line in text.strip("\n").splitlines():
         match = _MARK.match(line)
@@ -77,9 +77,9 @@ def _sass(text: str) -> Iterator[tuple[str, Places]]:
             yield line.rstrip(), ()
 
 
-def _ptx(text: str) -> Iterator[tuple[str, Places]]:
+def _ptx(text: str) -> Iterator[tuple[str, InlineChain]]:
     files = dict(_FILE.findall(text))
-    at: Places = ()
+    at: InlineChain = ()
     debug = False
     for line in text.strip("\n").splitlines():
         debug = debug or _DEBUG.match(line) is not None
@@ -97,7 +97,7 @@ def _ptx(text: str) -> Iterator[tuple[str, Places]]:
         yield line.rstrip(), at if works else ()
 
 
-def _chain(loc: Loc | None) -> Iterator[Place]:
+def _chain(loc: Loc | None) -> Iterator[FileLine]:
     for _ in range(_DEEPEST):
         if loc is None:
             return

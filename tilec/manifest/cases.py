@@ -42,7 +42,7 @@ def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
     # A shape may use the inputs before it: names that come later are not there yet when it is
     # worked out.
     paths = ((*scope.path, "inputs"), (*path, "inputs"))
-    refused = {str(p.path[-1]) for p in scope.problems.found if p.path[:-1] in paths}
+    refused = {str(p.path[-1]) for p in scope.problems.collected if p.path[:-1] in paths}
     names, later = {*scope.axes, *scope.let, *refused}, set(merged)
     for parameter, item in merged.items():
         at = (*(path if parameter in own else scope.path), "inputs", parameter)
@@ -84,7 +84,7 @@ def _input(
     paths = {path, (*scope.path, "inputs", name)}
     reported = {
         p.path[len(at)]
-        for p in scope.problems.found
+        for p in scope.problems.collected
         for at in paths
         if p.path[: len(at)] == at and len(p.path) > len(at)
     }

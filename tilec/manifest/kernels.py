@@ -159,7 +159,7 @@ def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
         here = (*path, "rules", index)
         take = scope.point(rule.get("take", {}), (*here, "take"))
         wrong = any(
-            problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.found
+            problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.collected
         )  # then its values were left out
         if not take and "take" in rule and not wrong:
             scope.problems.add(
@@ -335,7 +335,7 @@ def _assume(entries: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     if sets is None:
         return (AssumeSet(),)
     depth = len(path)
-    flawed = {p.path[depth] for p in problems.found if p.path[:depth] == path != p.path}
+    flawed = {p.path[depth] for p in problems.collected if p.path[:depth] == path != p.path}
     read: list[AssumeSet] = []
     named: set[str] = set()
     for index, table in enumerate(sets):

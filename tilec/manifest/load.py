@@ -86,7 +86,7 @@ def load_text(text: str, path: Path, *, languages: Languages, shown: str = "") -
     data = _parse(text, locator)
     problems = Problems()
     manifest = _read(data, path, locator, problems, languages)
-    if manifest is None or problems.found:
+    if manifest is None or problems.collected:
         raise problems.error(locator)
     return manifest
 
@@ -185,7 +185,7 @@ def _read(
     )
     output = document.get("output", {})
     toolchain: Toolchain = keys.TOOLCHAIN.make(document.get("toolchain", {}))
-    if problems.found or package is None:
+    if problems.collected or package is None:
         return None
     where = path.absolute()
     return Manifest(

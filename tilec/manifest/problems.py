@@ -32,7 +32,7 @@ class Problems:
     """Collects the problems of every check."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self.collected: list[Problem] = []
 
     def add(
         self,
@@ -44,7 +44,7 @@ class Problems:
         index: int | None = None,
     ) -> None:
         """Record a problem; nothing is raised before everything was read."""
-        self.found.append(Problem(path=path, what=what, hint=hint, at_key=at_key, index=index))
+        self.collected.append(Problem(path=path, what=what, hint=hint, at_key=at_key, index=index))
 
     def unknown(
         self,
@@ -70,7 +70,7 @@ class Problems:
             locator.problem(
                 one.path, one.what, value=not one.at_key, index=one.index, hint=one.hint
             )
-            for one in dict.fromkeys(self.found)
+            for one in dict.fromkeys(self.collected)
         ]
         return ManifestError(
             tuple(sorted(located, key=lambda problem: order_of(problem, locator.file))), fix=fix
@@ -108,10 +108,10 @@ def order_of(problem: Diagnostic, manifest: str) -> tuple[bool, int, int]:
 
 
 Axes = dict[str, tuple[AxisValue, ...]]
-Mark = tuple[type, AxisValue]
+Typed = tuple[type, AxisValue]
 
 
-def mark(value: AxisValue) -> Mark:
+def typed(value: AxisValue) -> Typed:
     """Return a value with its type: 1, 1.0 and true are different values of an axis."""
     return (type(value), value)
 
@@ -129,12 +129,14 @@ class Scope:
     problems: Problems
     let: tuple[str, ...] = ()
     open: bool = False
-    marks: dict[str, frozenset[Mark]] = dataclasses.field(init=False)
+    typed_values: dict[str, frozenset[Typed]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Index the values: long axes with long lists of points stay linear."""
         object.__setattr__(
-            self, "marks", {name: frozenset(map(mark, items)) for name, items in self.axes.items()}
+            self,
+            "typed_values",
+            {name: frozenset(map(typed, items)) for name, items in self.axes.items()},
         )
 
     def axis(self, name: str, path: Path) -> bool:
@@ -157,7 +159,11 @@ class Scope:
         values = {name: self.value(name, value) for name, value in values.items()}
         for name, value in values.items():
             inner = (*path, name)
-            if self.axis(name, inner) and name in self.axes and mark(value) not in self.marks[name]:
+            if (
+                self.axis(name, inner)
+                and name in self.axes
+                and typed(value) not in self.typed_values[name]
+            ):
                 known = ", ".join(map(shown, self.axes[name][:12]))
                 self.problems.add(
                     inner, f"{shown(value)} is not a value of axis {name}: it has {known}"

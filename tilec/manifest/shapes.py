@@ -481,7 +481,7 @@ def _may_be_written(value: Any, shape: Shape) -> bool:
     """Return whether a default is a value of its key; some stand for its absence."""
     problems = Problems()
     shape.read(value, (), problems)
-    return not problems.found
+    return not problems.collected
 
 
 def _defaults(of: type) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tilec.package.write import Portion, write_bundle
 from tilec.package.written import (
     document_name,
     file_digest,
-    hub_place,
+    hub_path,
     list_name,
     outputs_of_others,
     save_list,
@@ -83,7 +83,7 @@ class Publication:
         """
         return self.blobs[digest].read()
 
-    def place(self, *parts: str) -> Path:
+    def path(self, *parts: str) -> Path:
         """Return the path of an output, by its parts below the output directory.
 
         Raises:
@@ -99,7 +99,7 @@ class Publication:
             LinkError: the path is a link that leaves the project.
         """
         name = f"{self.info.package.name}-{self.info.package.version}.tilec"
-        return self.place(name) if "bundle" in self.emit else contained(self.scratch, name)
+        return self.path(name) if "bundle" in self.emit else contained(self.scratch, name)
 
     @property
     def list(self) -> Path:
@@ -108,7 +108,7 @@ class Publication:
         Raises:
             LinkError: the path is a link that leaves the project.
         """
-        return self.place(list_name(self.info.package.name))
+        return self.path(list_name(self.info.package.name))
 
 
 def stage_outputs(publication: Publication, stage: Stage) -> tuple[Output, ...]:
@@ -198,10 +198,10 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
             subjects[Path(wheel.path).name] = wheel.digest
             yield wheel
     if "sbom" in emit:
-        target = publication.place(document_name(info.package, SBOM))
+        target = publication.path(document_name(info.package, SBOM))
         yield _write("sbom", target, _sbom(info), stage)
     if "provenance" in emit:
-        target = publication.place(document_name(info.package, PROVENANCE))
+        target = publication.path(document_name(info.package, PROVENANCE))
         statement = provenance_of(info, publication.origin, subjects)
         yield _write("provenance", target, statement, stage)
     if "hub" in emit:
@@ -239,12 +239,10 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
     info = publication.info
     name = _inner_name(info, digest)
     files = render_package(info, name, index_digest(info))
-    yield _write(
-        "package", publication.place(info.package.module, name), bundle.read_bytes(), stage
-    )
+    yield _write("package", publication.path(info.package.module, name), bundle.read_bytes(), stage)
     last = "__init__.py"
     for file in sorted(files, key=lambda file: (file == last, file)):
-        yield _write("package", publication.place(info.package.module, file), files[file], stage)
+        yield _write("package", publication.path(info.package.module, file), files[file], stage)
 
 
 def _wheels(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
@@ -295,9 +293,9 @@ def _wheel(
     from tilec.package.wheel import wheel_name, write_wheel
 
     manifest = publication.manifest
-    publication.place(wheel_name(shipped.package))
+    publication.path(wheel_name(shipped.package))
     path = write_wheel(
-        publication.place(),
+        publication.path(),
         package=shipped.package,
         files=files,
         license_files=licences_of(manifest),
@@ -320,7 +318,7 @@ def _hub(publication: Publication, bundle: Path, stage: Stage) -> Iterator[Outpu
 
     info = publication.info
     for name, data in hub_files(info, bundle.read_bytes(), index_digest(info)).items():
-        target = publication.place(*hub_place(info.package.name), *name.split("/"))
+        target = publication.path(*hub_path(info.package.name), *name.split("/"))
         yield _write("hub", target, data, stage)
 
 
@@ -345,12 +343,12 @@ def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterat
     """Stage the files of one kind, and the list of their digests."""
     digests = {}
     for name, data in _images(kind, publication):
-        output = _write(kind, publication.place(kind, name), data, stage)
+        output = _write(kind, publication.path(kind, name), data, stage)
         digests[name] = output.digest
         yield output
     if digests:
         text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
-        yield _write(kind, publication.place(kind, SUMS), text.encode(), stage)
+        yield _write(kind, publication.path(kind, SUMS), text.encode(), stage)
 
 
 def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
@@ -395,7 +393,7 @@ def _remove(
     for path, own in stale.items():
         if own:
             path.unlink(missing_ok=True)
-    output = publication.place()
+    output = publication.path()
     folders = {folder for path in stale for folder in path.parents if output in folder.parents}
     for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         with contextlib.suppress(OSError):
@@ -408,7 +406,7 @@ def _remove(
 def _name_older_packages(publication: Publication, note: Callable[[str], None]) -> None:
     manifest = publication.manifest
     current = _inner_name(publication.info, _digest_of(publication.bundle))
-    for file in written_files(publication.place(), manifest.package.name):
+    for file in written_files(publication.path(), manifest.package.name):
         path = file.path
         if file.kind == "package" and path.suffix == ".tilec" and path.name != current:
             folder = path.parent.relative_to(manifest.root).as_posix()
@@ -417,7 +415,7 @@ def _name_older_packages(publication: Publication, note: Callable[[str], None]) 
 
 def _name_others(publication: Publication, note: Callable[[str], None]) -> None:
     manifest = publication.manifest
-    others = outputs_of_others(publication.place(), manifest.package.name)
+    others = outputs_of_others(publication.path(), manifest.package.name)
     if others:
         names = ", ".join(
             f"{path.relative_to(manifest.root).as_posix()} (of {owner})"

@@ -150,7 +150,7 @@ def outputs_of_others(directory: Path, package: str) -> dict[Path, str]:
     }
 
 
-def hub_place(package: str) -> tuple[str, ...]:
+def hub_path(package: str) -> tuple[str, ...]:
     """Return the path below the outputs of the variant for the Hugging Face hub."""
     return "hub", package, "build", VARIANT
 

@@ -10,7 +10,7 @@ from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.launch_checks import check_launch
-from tilec.plan.params import misspelt_axis, suggest, symbol_places
+from tilec.plan.params import misspelt_axis, suggest, symbol_axes
 from tilec.plan.points import Report, axis_values, extent_faults
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
@@ -96,7 +96,7 @@ def _check_used_axes(
 ) -> None:
     """Report axes that neither the source nor the manifest uses."""
     used = {p.name for p in decl.params} | {p.dtype for p in params}
-    used |= {use.name for use in decl.axes} | {*symbol_places(kernel.symbol), *language.hints}
+    used |= {use.name for use in decl.axes} | {*symbol_axes(kernel.symbol), *language.hints}
     for name, _ in kernel.matrix.axes:
         if name not in used and not _in_expressions(kernel, name):
             table = "let" if name in dict(kernel.let) else "matrix"

@@ -124,7 +124,7 @@ def misspelt_axis(name: str, axes: Iterable[str], decl: KernelDecl) -> str:
     return f"; did you mean it by {near!r}" if near else ""
 
 
-def symbol_places(symbol: str) -> tuple[str, ...]:
+def symbol_axes(symbol: str) -> tuple[str, ...]:
     """Return the names of axes in a symbol, in order."""
     return tuple(_PLACE.findall(symbol))
 
@@ -260,7 +260,7 @@ class Resolver:
         ):
             return decl.dtype
         argument = self.template.get(decl.dtype, "")
-        axes = symbol_places(argument)
+        axes = symbol_axes(argument)
         if axes and argument == f"{{{axes[0]}}}":
             return axes[0]
         return dtype_of(argument)

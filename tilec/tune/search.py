@@ -32,7 +32,7 @@ class Search(enum.Enum):
 class Ask:
     """A candidate to try, by its number, and the part of a full measurement to make."""
 
-    place: int
+    index: int
     effort: float = 1.0
 
 
@@ -106,7 +106,7 @@ class ListSearcher:
         if not self._left:
             return None
         self._open += 1
-        return Ask(place=self._left.pop())
+        return Ask(index=self._left.pop())
 
     def tell(self, ask: Ask, seconds: float | None) -> None:  # noqa: ARG002 - the order is fixed
         """Count the answer."""
@@ -147,13 +147,13 @@ class HalvingSearcher:
         if not self._left:
             return None
         self._open += 1
-        return Ask(place=self._left.pop(), effort=self._effort)
+        return Ask(index=self._left.pop(), effort=self._effort)
 
     def tell(self, ask: Ask, seconds: float | None) -> None:
         """Take a time; a candidate without one is in no further round."""
         self._open -= 1
         if seconds is not None:
-            self._times[ask.place] = seconds
+            self._times[ask.index] = seconds
 
     @property
     def done(self) -> bool:
@@ -187,7 +187,7 @@ class BayesSearcher:
         )
         self._study = package.create_study(direction="minimize", sampler=sampler)
         self._points, self._order, self._left = points, order, most
-        self._places = {point: index for index, point in points.items()}
+        self._indices = {point: index for index, point in points.items()}
         self._open: dict[int, Any] = {}
         self._seen: set[int] = set()
         self._values: dict[str, list[AxisValue]] = {}
@@ -214,11 +214,11 @@ class BayesSearcher:
         index, trial = self._proposed() or self._enqueued()
         self._seen.add(index)
         self._open[index] = trial
-        return Ask(place=index)
+        return Ask(index=index)
 
     def tell(self, ask: Ask, seconds: float | None) -> None:
         """Pass the time to optuna."""
-        trial = self._open.pop(ask.place)
+        trial = self._open.pop(ask.index)
         if seconds is None:
             self._study.tell(trial, state=self._api.trial.TrialState.FAIL)
         else:
@@ -239,7 +239,7 @@ class BayesSearcher:
             trial = self._study.ask(self._space)
             chosen = {name: trial.params.get(name, 0) for name in self._values}
             point = tuple((name, self._values[name][at]) for name, at in chosen.items())
-            index = self._places.get(point)
+            index = self._indices.get(point)
             if index is not None and index not in self._seen:
                 return index, trial
             self._study.tell(trial, state=self._api.trial.TrialState.FAIL)

@@ -139,7 +139,7 @@ class Session:
         progress: Progress,
         clock: Callable[[], float],
     ) -> None:
-        self._work, self._places, self._log = work, list(workplaces), log
+        self._work, self._workplaces, self._log = work, list(workplaces), log
         self._options, self._progress, self._clock = options, progress, clock
         self._known: dict[str, dict[Point, list[Trial]]] = {}
         for trial in known:
@@ -172,7 +172,7 @@ class Session:
                 )
                 self._progress.case_ended(results[-1])
         finally:
-            for workplace in self._places:
+            for workplace in self._workplaces:
                 workplace.close()
         return tuple(results)
 
@@ -187,14 +187,14 @@ class Session:
             ),
             known=self._known.get(space.case.name, {}),
             budget=self._work.budget,
-            devices=len(self._places),
+            devices=len(self._workplaces),
             listener=lambda trial, best, *, fresh: self._note_trial(space, trial, best, fresh),
             expired=lambda: self._clock() >= deadline,
         )
         study.compiled(self._compiled)
         threads = [
             threading.Thread(target=self._serve, args=(workplace, study), name=workplace.name)
-            for workplace in self._places
+            for workplace in self._workplaces
         ]
         for thread in threads:
             thread.start()
@@ -202,7 +202,7 @@ class Session:
             self._supply(study, deadline)
         except BaseException:
             study.stop()
-            for workplace in self._places:
+            for workplace in self._workplaces:
                 workplace.stop()
             raise
         finally:
@@ -247,15 +247,15 @@ class Session:
             study.stop()
 
     def _lose(self, workplace: Workplace, study: Study, ask: Ask | None, error: TilecError) -> None:
-        self._places = [other for other in self._places if other is not workplace]
+        self._workplaces = [other for other in self._workplaces if other is not workplace]
         workplace.close()
-        if not self._places:
+        if not self._workplaces:
             self._error = self._error or error
         else:
             self._progress.note(f"{workplace.name} went away, the others go on: {error.what}")
         if ask is not None:
             study.given_back(ask)
-        if not self._places:
+        if not self._workplaces:
             study.stop()
 
     def _measure(self, space: Space, ask: Ask, compiled: CompiledPoint) -> wire.Measure:
@@ -268,7 +268,7 @@ class Session:
             warm_up=full.warm_up * max(part, _PART),
         )
         return wire.Measure(
-            subject=self._subject(space, space.points[ask.place], compiled), options=options
+            subject=self._subject(space, space.points[ask.index], compiled), options=options
         )
 
     def _subject(self, space: Space, point: Point, compiled: CompiledPoint) -> wire.Subject:
@@ -334,11 +334,11 @@ class Session:
             for trial in (first, second)
         )
         request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
-        for workplace in list(self._places):
+        for workplace in list(self._workplaces):
             try:
                 answer = workplace.ask(request, 2 * self._options.limit)
             except MissingError as error:
-                self._places.remove(workplace)
+                self._workplaces.remove(workplace)
                 self._progress.note(f"{workplace.name} went away: {error.what}")
                 continue
             if not isinstance(answer, tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilec.case.cases import Axes, BoundCase, said_axes
+from tilec.case.cases import Axes, BoundCase, stated_axes
 from tilec.model.literal import axis_text
 from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
@@ -39,7 +39,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
     Raises:
         CaseError: the matrix has no point for the case, or its inputs depend on a free axis.
     """
-    fixed = said_axes(case, info)
+    fixed = stated_axes(case, info)
     points = tuple(
         dict.fromkeys(
             v.axes

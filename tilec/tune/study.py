@@ -100,8 +100,8 @@ class Study:
         with self._change:
             self._busy -= 1
             self._devices -= 1
-            self._losses[ask.place] = self._losses.get(ask.place, 0) + 1
-            if self._losses[ask.place] >= _CHANCES:
+            self._losses[ask.index] = self._losses.get(ask.index, 0) + 1
+            if self._losses[ask.index] >= _CHANCES:
                 self._tell(
                     ask,
                     self._failed(
@@ -182,9 +182,9 @@ class Study:
             failed = self._failed(ask, Status.PRUNED, reason)
         else:
             first = self._codes.setdefault(
-                identity(self._info, point, compiled.variants), ask.place
+                identity(self._info, point, compiled.variants), ask.index
             )
-            if first != ask.place:
+            if first != ask.index:
                 text = point_text(self.space.points[first], self.space.free)
                 failed = self._failed(ask, Status.PRUNED, f"the same code and launch as {text}")
         if failed is not None:
@@ -199,7 +199,7 @@ class Study:
         )
 
     def _tell(self, ask: Ask, trial: Trial, *, fresh: bool = True) -> None:
-        self._trials[ask.place] = trial
+        self._trials[ask.index] = trial
         self._searcher.tell(ask, trial.seconds if trial.measured else None)
         best = self._ranked()
         self._listener(trial, best[0] if best else None, fresh=fresh)
@@ -222,7 +222,7 @@ class Study:
         )
 
     def _point(self, ask: Ask) -> Point:
-        return self.space.points[ask.place]
+        return self.space.points[ask.index]
 
     def _finish(self) -> None:
         self.over = True

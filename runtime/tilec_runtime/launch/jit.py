@@ -62,7 +62,7 @@ class Jit:
         self._linker: NvJitLink | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[str, str], Compiled] = {}
-        self._found: set[str] = set()  # digests of images whose code was in the cache
+        self._cached: set[str] = set()  # digests of images whose code was in the cache
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
@@ -100,7 +100,7 @@ class Jit:
             code, kept = self._machine_code(taken.image, image, device, variant)
         if kept:
             with self._lock:
-                self._found.add(taken.image.digest)
+                self._cached.add(taken.image.digest)
         self.note(taken, variant)
         return code
 
@@ -112,7 +112,7 @@ class Jit:
         assert taken.jit is not None
         target = str(taken.image.target)
         with self._lock:
-            kept = taken.image.digest in self._found
+            kept = taken.image.digest in self._cached
             self._compiled.setdefault(
                 (variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept)
             )

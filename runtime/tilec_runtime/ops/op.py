@@ -285,7 +285,7 @@ class DeviceOp(Op[T_co]):
 class Chain(DeviceOp[Any]):
     """An op followed by one step. A chain of any length runs in one loop."""
 
-    __slots__ = ("_function", "_place", "_source", "_verb")
+    __slots__ = ("_function", "_location", "_source", "_verb")
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class Chain(DeviceOp[Any]):
         self._source: DeviceOp[Any] | str = source
         self._function: Callable[[Any], Any] | None = function
         self._verb = verb
-        self._place = location
+        self._location = location
 
     @property
     def name(self) -> str:
@@ -361,7 +361,7 @@ class Chain(DeviceOp[Any]):
                 else:
                     value = value._run_in(ctx)
             except BaseException as error:
-                location = step._place
+                location = step._location
                 label(
                     error, created(verb, location), "" if location else f", step {step._number()}"
                 )
@@ -429,13 +429,13 @@ class Part(DeviceOp[Any]):
     def __init__(self, once: SharedExecution[list[Any]], index: int, count: int) -> None:
         """Use `DeviceOp.unzip`."""
         self._once: SharedExecution[list[Any]] | None = once
-        self._place = index
+        self._index = index
         self._count = count
 
     @property
     def name(self) -> str:
         """For example `unzip[0]`."""
-        return f"unzip[{self._place}]"
+        return f"unzip[{self._index}]"
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         if self._once is not None:
@@ -454,7 +454,7 @@ class Part(DeviceOp[Any]):
                 fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}",
             )
         # Move the element out, so that only the caller of this part holds it.
-        element, elements[self._place] = elements[self._place], None
+        element, elements[self._index] = elements[self._index], None
         return element
 
 

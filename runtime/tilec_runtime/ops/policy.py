@@ -40,7 +40,7 @@ class StreamPoolRoundRobin(Uncopied):
                 f"a pool of {streams} streams has none to give", fix="ask for one stream at least"
             )
         self.device = current_device() if device is None else Device(device)
-        self._places = itertools.cycle(range(streams))
+        self._indices = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
         self._lock = ForkLock()
 
@@ -50,7 +50,7 @@ class StreamPoolRoundRobin(Uncopied):
         Raises:
             SchedulingError: the policy is closed.
         """
-        index, streams = next(self._places), self._streams
+        index, streams = next(self._indices), self._streams
         stream = streams[index] if streams else None
         return stream or self._new_stream(index)
 

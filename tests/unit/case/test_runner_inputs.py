@@ -21,7 +21,7 @@ from tilec.case.arguments import (
     parse_overrides,
 )
 from tilec.case.cases import BoundCase, expand_cases
-from tilec.case.files import UnfitError, dtype_in, parse_place, read_array
+from tilec.case.files import UnfitError, dtype_in, parse_array_file, read_array
 from tilec.case.inputs import environment, facts_of, make_inputs, poisoned
 from tilec.manifest.types import Input
 from tilec_runtime.errors import CaseError, Location, UsageError
@@ -271,7 +271,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def read(folder: Path, text: str, dtype: np.dtype[Any] = F32, name: str = "x") -> np.ndarray:
-    return read_array(parse_place(text, cwd=folder), name, dtype)
+    return read_array(parse_array_file(text, cwd=folder), name, dtype)
 
 
 def safetensors(path: Path, rows: object, data: bytes = b"") -> None:
@@ -297,7 +297,7 @@ def test_numpys_files_come_back(tmp_path: Path, array: Any, dtype: Any, said: st
         found = read(tmp_path, text, dtype)
         assert (found.dtype, found.flags.c_contiguous) == (dtype, True)
         np.testing.assert_array_equal(found, array)
-        assert dtype_in(parse_place(text, cwd=tmp_path), "x") == said
+        assert dtype_in(parse_array_file(text, cwd=tmp_path), "x") == said
 
 
 def test_safetensors_come_back(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_safetensors_come_back(tmp_path: Path) -> None:
     safetensors(tmp_path / "a.safetensors", rows, data)
     assert read(tmp_path, "a.safetensors:w", BF16).tolist() == [[0, 1], [2, 3]]
     assert read(tmp_path, "a.safetensors").tolist() == [0, 1]
-    assert dtype_in(parse_place("a.safetensors:w", cwd=tmp_path), "x") == "bf16"
+    assert dtype_in(parse_array_file("a.safetensors:w", cwd=tmp_path), "x") == "bf16"
     with pytest.raises(UnfitError, match=r"^it holds F6_E2M3, which is no dtype of kernels$"):
         read(tmp_path, "a.safetensors:odd")
 

@@ -50,7 +50,7 @@ def drive(
             asked.append(ask)
         assert running, "nothing runs, and it is not done"
         ended = running.pop(0)
-        searcher.tell(ended, None if ended.place in fails else cost(ended.place))
+        searcher.tell(ended, None if ended.index in fails else cost(ended.index))
     return asked
 
 
@@ -58,7 +58,7 @@ def drive(
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_search_ends_where_all_fail_or_few_are_there(search: Search, workers: int) -> None:
     drive(make_searcher(search, POINTS, ALL, most=0, seed=0), workers=workers, fails=frozenset(ALL))
-    assert drive(make_searcher(search, POINTS, [5], most=0, seed=0), workers=workers)[0].place == 5
+    assert drive(make_searcher(search, POINTS, [5], most=0, seed=0), workers=workers)[0].index == 5
     assert make_searcher(search, POINTS, [], most=0, seed=0).ask() is None
 
 
@@ -66,7 +66,7 @@ def test_halving_gives_most_time_to_the_few_that_are_good() -> None:
     asked = drive(make_searcher(Search.HALVING, POINTS, ALL, most=0, seed=0), workers=2)
     rounds = Counter(round(ask.effort, 4) for ask in asked)
     assert rounds == {0.037: 32, 0.1111: 11, 0.3333: 4, 1.0: 3}
-    finalists = [ask.place for ask in asked if ask.effort == 1.0]
+    finalists = [ask.index for ask in asked if ask.effort == 1.0]
     assert sorted(finalists) == sorted(sorted(ALL, key=cost)[:3])
     assert finalists[0] == BEST
 
@@ -78,7 +78,7 @@ def test_bayes_asks_for_no_point_that_the_matrix_excludes() -> None:
         workers=2,
         fails=frozenset(left[::5]),
     )
-    assert sorted(ask.place for ask in asked) == left
+    assert sorted(ask.index for ask in asked) == left
 
 
 def test_bayes_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_equal_code_is_measured_once(info: KernelInfo, kernel) -> None:
     study = study_of(info, kernel, [], devices=1, same=True)
     taken = []
     while (got := study.take()) is not None:
-        taken.append(got[0].place)
+        taken.append(got[0].index)
         study.ended(got[0], MEASURED)
     assert taken == [0, 1, 2]
     assert [trial.status for trial in study.trials] == [Status.MEASURED] * 3

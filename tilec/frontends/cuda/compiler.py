@@ -35,7 +35,7 @@ class Compiler:
             ToolchainError: a tool does not start.
         """
         expression = name_expression(
-            self._job.spec.symbol, dict(self._job.variant.constants), self._cuda.found
+            self._job.spec.symbol, dict(self._job.variant.constants), self._cuda.kernel
         )
         linking = self._linking() if self._cuda.lto else ()
         program = self._group_program(expression) or self._program((expression,))
@@ -92,7 +92,7 @@ class Compiler:
 
     def _image(self, program: DeviceCompile, expression: str, linking: tuple[str, ...]) -> Image:
         cuda, spec = self._cuda, self._job.spec
-        symbol, decl = program.symbols.get(expression, ""), cuda.found.decl
+        symbol, decl = program.symbols.get(expression, ""), cuda.kernel.decl
         axes = dict(self._job.variant.constants)
         try:
             kernel = program.kernel(expression)

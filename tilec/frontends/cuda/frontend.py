@@ -44,7 +44,7 @@ class CudaFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._found: dict[tuple[str, ...], dict[str, Tool]] = {}
+        self._toolsets: dict[tuple[str, ...], dict[str, Tool]] = {}
         self._programs = Programs()
         self._code = DeviceCode()
 
@@ -123,7 +123,7 @@ class CudaFrontend:
             cuda_job = CudaJob(
                 job=job,
                 options=options,
-                found=kernel,
+                kernel=kernel,
                 candidates=candidates,
                 tools=tools,
                 path=self._search.path,
@@ -135,9 +135,9 @@ class CudaFrontend:
 
     def _require(self, names: tuple[str, ...], *, digest: bool = True) -> dict[str, Tool]:
         key = (*names, str(digest))
-        if key not in self._found:
-            self._found[key] = require(names, self._search, digest=digest)
-        return self._found[key]
+        if key not in self._toolsets:
+            self._toolsets[key] = require(names, self._search, digest=digest)
+        return self._toolsets[key]
 
     def _nvcc_parts(self) -> list[InputFile]:
         tools = self._require(_NVCC)

@@ -29,7 +29,7 @@ class CudaJob:
 
     job: Job
     options: CudaOptions
-    found: Found
+    kernel: Found
     candidates: Sequence[Found]
     tools: Mapping[str, Tool]
     path: str

@@ -108,7 +108,7 @@ def kernel_error(
         return CompileError(f"{summary}: {first}", diagnostics=(location,))
     text = _COLOR.sub("", str(exc))
     first = _first(text) or type(exc).__name__
-    locations = [(location, "") for location in dict.fromkeys(_places(exc, text, module))]
+    locations = [(location, "") for location in dict.fromkeys(_locations(exc, text, module))]
     hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
     diagnostics = traced(module.texts, locations or [(at, "")], first, hint)
     return CompileError(
@@ -116,7 +116,7 @@ def kernel_error(
     )
 
 
-def _places(exc: Exception, text: str, module: LoadedModule) -> Iterator[Location]:
+def _locations(exc: Exception, text: str, module: LoadedModule) -> Iterator[Location]:
     """The user's places that an error names, innermost first: numba's texts go from there to the
     call in the kernel.
     """

@@ -160,7 +160,7 @@ class Mismatches:
     def __init__(self, job: Job) -> None:
         """Start without mismatches; errors name the job."""
         self._job = job
-        self._found: list[Diagnostic] = []
+        self._diagnostics: list[Diagnostic] = []
 
     @contextlib.contextmanager
     def at(self, location: Location, excerpt: str = "") -> Iterator[None]:
@@ -168,7 +168,7 @@ class Mismatches:
         try:
             yield
         except MismatchError as exc:
-            self._found.append(
+            self._diagnostics.append(
                 Diagnostic(message=exc.what, location=location, excerpt=excerpt, hint=exc.hint)
             )
 
@@ -178,11 +178,11 @@ class Mismatches:
         Raises:
             CompileError: at least one mismatch was recorded.
         """
-        if self._found:
-            first = self._found[0]
+        if self._diagnostics:
+            first = self._diagnostics[0]
             raise CompileError(
                 f"kernel {self._job.spec.decl.name!r} and the manifest do not fit together: {first.message}",
-                diagnostics=tuple(self._found),
+                diagnostics=tuple(self._diagnostics),
                 fix=first.hint,
             )
 

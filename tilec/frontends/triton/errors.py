@@ -66,7 +66,7 @@ def kernel_error(
         or _first_line(str(exc))
         or type(exc).__name__
     )
-    locations = list(_places(frames, module, kernel))[::-1] or [(at, "")]
+    locations = list(_locations(frames, module, kernel))[::-1] or [(at, "")]
     diagnostics = traced(module.texts, locations, first, _hint(first))
     return CompileError(
         f"{summary}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}"
@@ -129,7 +129,7 @@ def _stage_error(
     return CompileError(f"{summary}: {first}", diagnostics=diagnostics, log=exc.log)
 
 
-def _places(
+def _locations(
     frames: Iterable[api.Complaint], module: LoadedModule, kernel: TritonKernel
 ) -> Iterator[tuple[Location, str]]:
     """Yield the places of frames that are the user's."""

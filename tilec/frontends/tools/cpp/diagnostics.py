@@ -64,7 +64,8 @@ def read_log(log: str, root: str, *, toolkit: str, fallback: Location) -> Words:
     while index < len(lines):
         index = reader.take(lines, index)
     return Words(
-        diagnostics=tuple(dict.fromkeys(reader.found)), symbol=tuple(dict.fromkeys(reader.symbol))
+        diagnostics=tuple(dict.fromkeys(reader.collected)),
+        symbol=tuple(dict.fromkeys(reader.symbol)),
     )
 
 
@@ -108,7 +109,7 @@ class _Reader:
         self._root = root
         self._toolkit = os.path.normpath(toolkit)
         self._fallback = fallback
-        self.found: list[Diagnostic] = []
+        self.collected: list[Diagnostic] = []
         self.symbol: list[str] = []
 
     def take(self, lines: list[str], index: int) -> int:
@@ -174,7 +175,7 @@ class _Reader:
     def _plain(self, message: str) -> None:
         location = self._fallback
         line = _source_line(self._root, location.file, location.line)
-        self.found.append(
+        self.collected.append(
             Diagnostic(message=message, location=location, excerpt=line, hint=hint(message))
         )
 
@@ -182,7 +183,7 @@ class _Reader:
         kind = "warning" if severity in ("warning", "remark") else "error"
         excerpt = _source_line(self._root, name, line)
         advice = _BYTE_ORDER_MARK if line == 1 and excerpt.startswith("\ufeff") else hint(message)
-        self.found.append(
+        self.collected.append(
             Diagnostic(
                 message=message,
                 location=Location(file=name, line=line, column=column),

@@ -67,7 +67,7 @@ class _Reader:
     """One walk over a file's tokens at namespace scope."""
 
     def __init__(self, lexed: Lexed, file: str, keyword: str) -> None:
-        self._mark = keyword
+        self._keyword = keyword
         self._tokens = lexed.tokens
         self._comments = lexed.comments
         self._lines = {t.line for t in lexed.tokens}
@@ -76,11 +76,11 @@ class _Reader:
         self._constants = {
             name: body[0].text for name, body in lexed.macros.items() if len(body) == 1
         }
-        self._found: dict[tuple[str, tuple[str, ...]], Found] = {}
+        self._kernels: dict[tuple[str, tuple[str, ...]], Found] = {}
 
     def read(self) -> list[Found]:
         self._walk(0, len(self._tokens), (), plain=False)
-        return list(self._found.values())
+        return list(self._kernels.values())
 
     def _walk(self, index: int, end: int, namespaces: tuple[str, ...], *, plain: bool) -> None:
         # `plain` is inside of an `extern "C"`.
@@ -90,7 +90,7 @@ class _Reader:
             if token.text in (";", "}"):
                 index += 1
                 start = index
-            elif token.text == self._mark:
+            elif token.text == self._keyword:
                 index = start = self._kernel(
                     start, index, namespaces, plain=plain or self._is_extern(start)
                 )
@@ -189,15 +189,15 @@ class _Reader:
             template=names,
             max_threads=self._bounds((*head, *tail)),
             cluster=self._cluster((*head, *tail)),
-            typed=self._mark == SIMT and not plain,
+            typed=self._keyword == SIMT and not plain,
         )
         kernel = Found(
             decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{"
         )
         key = (decl.qualified, names)
-        before = self._found.get(key)
+        before = self._kernels.get(key)
         if before is None or (kernel.defined and not before.defined):
-            self._found[key] = kernel
+            self._kernels[key] = kernel
 
     def _parameters(
         self, open_: int, close: int, names: tuple[str, ...]

@@ -65,7 +65,7 @@ class Checker:
         self._records: list[_Record] = []
         self._numbers: dict[_Record, int] = {}
         self._log = SyncLog()
-        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._findings: dict[tuple[Any, ...], Finding] = {}
         self._promises = Promises(function, slots)
         names = [slot.partition(".")[0] for slot in slots]
         self._parameters = frozenset(names)
@@ -76,7 +76,7 @@ class Checker:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings in the order of their detection."""
-        return tuple(self._found.values())
+        return tuple(self._findings.values())
 
     def blank(self, name: str) -> Array | None:
         """Return which bytes of a region are unwritten.
@@ -206,7 +206,9 @@ class Checker:
 
     def computed(self, op: Op, frame: Frame) -> None:
         """Report the first NaN or infinity that results from finite operands."""
-        if not self._not_finite or any(kind is FindingKind.NOT_FINITE for kind, *_ in self._found):
+        if not self._not_finite or any(
+            kind is FindingKind.NOT_FINITE for kind, *_ in self._findings
+        ):
             return
         bad = self._promises.not_finite(op, frame)
         if bad is not None and bad.any():
@@ -436,11 +438,11 @@ class Checker:
 
     def _add(self, where: tuple[Any, ...], finding: Finding) -> None:
         """Keep the first finding of a location, and count the others."""
-        known = self._found.get(where)
+        known = self._findings.get(where)
         if known is not None:
-            self._found[where] = dataclasses.replace(known, count=known.count + finding.count)
-        elif len(self._found) < _MOST_FINDINGS:
-            self._found[where] = finding
+            self._findings[where] = dataclasses.replace(known, count=known.count + finding.count)
+        elif len(self._findings) < _MOST_FINDINGS:
+            self._findings[where] = finding
 
 
 _MASK_HINT = "mask the access where it is beyond the tensor"
