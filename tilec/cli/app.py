@@ -32,12 +32,15 @@ _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 
 
 class StoppedError(Exception):
-    """Ctrl-C with a message about the work done; click drops the message of KeyboardInterrupt."""
+    """Ctrl-C with a message about the work done.
+
+    click drops the message of KeyboardInterrupt.
+    """
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class App:
-    """Global options and output of one run; `ctx.obj` of every command (`@click.pass_obj`).
+    """Global options and output of a run: `ctx.obj` of commands (`@click.pass_obj`).
 
     Results go to standard output, everything else to standard error. With `--json`, standard output
     holds one document.
@@ -88,7 +91,7 @@ class App:
         return Path(folders[0]) if folders else path
 
     def manifest_path(self) -> Path:
-        """Return the manifest: `--manifest`, or the first tilec.toml in `base` or above it.
+        """Return the manifest: `--manifest`, or the first tilec.toml from `base` upwards.
 
         Raises:
             UsageError: there is no manifest.
@@ -351,7 +354,10 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def add_global_options(command: click.Command) -> None:
-    """Add the global options to a command and its subcommands, except for existing names."""
+    """Add the global options to a command and its subcommands.
+
+    Existing names are kept.
+    """
     taken = {flag for param in command.params for flag in param.opts}
     command.params.extend(
         option for option in global_options(hidden=True) if not taken.intersection(option.opts)

@@ -1,4 +1,4 @@
-"""`tilec bench`: time kernels on a GPU, and compare with libraries and with saved times."""
+"""`tilec bench`: time kernels on a GPU, against libraries and saved times."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Given:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BenchPlan:
-    """The cases to measure, the points of a sweep or variants among them, and the sweep."""
+    """The cases to measure, their points of a sweep or variants, and the sweep."""
 
     cases: Sequence[BoundCase]
     points: Mapping[str, Point] = dataclasses.field(default_factory=dict)
@@ -185,7 +185,10 @@ class Files:
             self.before()
 
     def before(self) -> Saved | None:
-        """Return the times saved under the name; read late, since other runs may change them."""
+        """Return the times saved under the name.
+
+        They are read late, because other runs may change them.
+        """
         there = self.save is not None and self.save.exists()
         return read_saved(self.save, self._shown_save) if self.save and there else None
 
@@ -269,7 +272,7 @@ def _measured(app: App, bench: Bench | None, opened: Opened, plan: BenchPlan) ->
 
 
 def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
-    """Return 1 for an error, for a slower case or an idle gate; 3 if all cases need a GPU."""
+    """Return the exit code: 1 for errors, slower cases or an idle gate, 3 for no GPU."""
     if any(case.status == "error" for case in results):
         return 1
     changes = [case.change for case in results if case.change is not None]

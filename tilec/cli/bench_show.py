@@ -1,4 +1,4 @@
-"""Measurements as text: a row per case with its rivals below, and notes at the end."""
+"""Measurements as text: a row per case, rivals below it, notes at the end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _label(name: str, point: Point | None) -> str:
 
 
 def numbers(case: CaseBench) -> list[str]:
-    """Return the cells of a measured case after its name: time, interval, host, rates, share."""
+    """Return the cells of a measured case: time, interval, host, rates, share."""
     assert case.measurement is not None
     share = "-"
     if case.rates.share is not None:
@@ -141,7 +141,7 @@ def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str)
 def end_lines(
     results: Sequence[CaseBench], saved: Saved | None, limit: float, *, gate: bool
 ) -> Iterator[str]:
-    """Yield doubts about measurements, skipped cases, and the comparison with saved times."""
+    """Yield doubts about measurements, skipped cases, and comparisons."""
     lines = [*_doubts(results), *_rival_notes(results)]
     lines += skipped_lines(
         (case.kernel, case.reason) for case in results if case.status == "skipped"
@@ -275,7 +275,10 @@ def _rival_text(rival: RivalResult) -> str:
 
 
 def change_text(change: Change) -> str:
-    """Format as `+7.9% against saved (+7.1% to +8.8%): slower, also when measured again`."""
+    """Format as `+7.9% against saved (+7.1% to +8.8%): slower`.
+
+    The text continues with `also when measured again`, if so.
+    """
     low, high = change.interval.low - 1, change.interval.high - 1
     again = ""
     if change.repeated:
@@ -287,7 +290,7 @@ def change_text(change: Change) -> str:
 
 
 def ratio_text(ratio: float, interval: Interval) -> str:
-    """Format a rival's ratio as `1.01x as long (1.00 to 1.02)` or `450x as fast (...)`."""
+    """Format as `1.01x as long (1.00 to 1.02)` or `450x as fast (...)`."""
     low, high, word = interval.low, interval.high, "as long"
     if 0 < ratio < 0.1:  # small ratios are hard to read
         ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "as fast"
@@ -296,7 +299,10 @@ def ratio_text(ratio: float, interval: Interval) -> str:
 
 
 def host_text(seconds: float | None) -> str:
-    """Format as `3.4 us`, `123 us` or `1.2 ms`, in at most 7 characters; a dash for None."""
+    """Format as `3.4 us`, `123 us` or `1.2 ms`; a dash for None.
+
+    The text has at most 7 characters.
+    """
     if seconds is None:
         return "-"
     if seconds >= 999.5e-6:
@@ -322,7 +328,9 @@ def _times(measurement: Measurement) -> tuple[str, str]:
 
 
 def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """Yield a table for each case with several points: a sweep in order, variants by time.
+    """Yield a table for each case with several points.
+
+    A sweep is in order, and variants are sorted by time.
 
     Args:
         results: results of a run.

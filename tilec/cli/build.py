@@ -310,7 +310,7 @@ def _build(app: App, request: BuildRequest) -> None:
 
 
 def _last_build(request: BuildRequest) -> int:
-    """Return the time at which the last build wrote its outputs, in nanoseconds; 0 for never."""
+    """Return the time of the last build's outputs in nanoseconds; 0 for never."""
     from tilec.compile.state import ENDED, NAME
 
     try:

@@ -212,7 +212,9 @@ def open_bundle(
     cpu: bool,
     profile: str = "",
 ) -> Opened:
-    """Open the bundle of the command line, or the project's if up to date, or build one.
+    """Open the bundle of the command line or the project, or build one.
+
+    The project's bundle must be up to date.
 
     A run of everything on a GPU builds the project. Other runs need only a part of it, which is
     built into `.tilec/run`, so that the project's outputs are not replaced.
@@ -251,7 +253,7 @@ def open_bundle(
 
 
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
-    """Return the bundle of the last build if it is up to date and the device can use it."""
+    """Return the last build's bundle if it is up to date and fits the device."""
     from tilec.cli.build import untouched
 
     default = project.manifest.targets.default
@@ -452,7 +454,7 @@ def _no_match(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
 
 
 def one_case(cases: Sequence[BoundCase], name: str) -> BoundCase:
-    """Return the case with a name: `gemm/4k[f16]`, or `gemm/4k` if it is a single case.
+    """Return the case of a name: `gemm/4k[f16]`, or `gemm/4k` if it is single.
 
     Raises:
         UsageError: no case or several cases have the name.
@@ -469,7 +471,7 @@ def one_case(cases: Sequence[BoundCase], name: str) -> BoundCase:
 
 
 def package_json(opened: Opened, manifest: Manifest | None) -> dict[str, str | None]:
-    """Return the head of a JSON document: the package, its version and the bundle's digest."""
+    """Return the head of a JSON document: package, version, and bundle's digest."""
     if opened.bundle is not None:
         package = opened.bundle.info.package
         return {"package": package.name, "version": package.version, "bundle": opened.bundle.digest}

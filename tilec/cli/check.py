@@ -1,4 +1,4 @@
-"""`tilec check`: check the manifest, its sources and the plan, and report every problem."""
+"""`tilec check`: check manifest, sources and plan, and report every problem."""
 
 from __future__ import annotations
 

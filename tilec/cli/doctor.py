@@ -1,4 +1,4 @@
-"""`tilec doctor`: show tools and devices of this machine, missing ones, and the next steps."""
+"""`tilec doctor`: show tools and devices of this machine, and the next steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as text and as JSON: located problems, build failures in groups, and bugs of tilec."""
+"""Errors as text and JSON: located problems, groups of failures, bugs of tilec."""
 
 from __future__ import annotations
 

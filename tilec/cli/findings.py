@@ -1,4 +1,4 @@
-"""Findings of the sanitizer as text: location, source line, the other side, and a fix."""
+"""Findings of the sanitizer as text: location, source line, other side, fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tilec inspect`: show the contents of a bundle, as text, JSON, disassembly or a page."""
+"""`tilec inspect`: show a bundle as text, JSON, disassembly or a page."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def command(
 
 
 def _described(opened: Container, select: str) -> Report:
-    """Return the report of a container, with only the selected images if `select` is given."""
+    """Return the report of a container, limited to the images of `select`, if any."""
     from tilec.inspection import container, report
 
     described = container.describe(opened)

@@ -1,4 +1,4 @@
-"""`tilec inspect --sizes` and `--coverage`: images by target and device, dead and missing ones."""
+"""`tilec inspect --sizes` and `--coverage`: images by target and device."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def _print_dead(app: App, dead: Sequence[DeadImage]) -> None:
 
 
 def print_coverage(app: App, bundle: Bundle, names: Sequence[str]) -> int:
-    """Print the variants with machine code per architecture; return 1 if some have none."""
+    """Print the variants with machine code per architecture.
+
+    Return 1 if some architecture has variants without machine code.
+    """
     covered = coverage(bundle.info, names)
     if app.json:
         rows = [{**dataclasses.asdict(each), "complete": each.complete} for each in covered]

@@ -1,4 +1,4 @@
-"""`tilec inspect --why`: the image that a launch would use on a device, and refused ones."""
+"""`tilec inspect --why`: chosen and refused images of a launch on a device."""
 
 from __future__ import annotations
 

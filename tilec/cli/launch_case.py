@@ -1,4 +1,4 @@
-"""The process to run under ncu, cuda-gdb or compute-sanitizer: it launches one case once."""
+"""The process under ncu, cuda-gdb or compute-sanitizer: it launches one case."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
 
 
 def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[str, Any]:
-    """Return the arguments of the launch; with `unset`, empty inputs are allocated and not written."""
+    """Return the arguments of the launch.
+
+    With `unset`, empty inputs are allocated and not written.
+    """
     import numpy as np
 
     from tilec.case.inputs import make_inputs

@@ -29,7 +29,7 @@ class Sourced:
 
 
 def sourced(app: App, words: Sequence[str]) -> Sourced | None:
-    """Return the kernel of `kernels.py:scale`, or None if the words are names of kernels.
+    """Return the kernel of `kernels.py:scale`, or None if the words are kernel names.
 
     Raises:
         UsageError: the file does not exist, or the word does not name one of its kernels.

@@ -1,4 +1,4 @@
-"""The `tilec` command: imports the called command, and converts errors to exit codes."""
+"""The `tilec` command: imports a command, and converts errors to exit codes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ class LazyGroup(click.Group):
 
 @contextlib.contextmanager
 def _closed_pipes() -> Iterator[None]:
-    """End quietly if the reader of the output has closed it; click would report a failure."""
+    """End quietly if the reader of the output has closed it.
+
+    click would report a failure.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -144,7 +147,10 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Open /dev/null for closed standard streams, whose numbers a later file would get."""
+    """Open /dev/null for closed standard streams.
+
+    A later file would otherwise get their numbers.
+    """
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)

@@ -145,7 +145,7 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
 
 
 def _skeleton(name: str) -> Path:
-    """Return a folder or a file of skeletons, in the installed package or in the source checkout.
+    """Return a folder or file of skeletons, in the package or the source checkout.
 
     Raises:
         TilecError: neither has it.

@@ -85,7 +85,7 @@ def watched_case(
     *,
     profile: str = "release",
 ) -> tuple[Watched, str]:
-    """Return a case and the path of the tool; build nothing if the tool or the GPU is missing.
+    """Return a case and a tool's path; build nothing if the tool or GPU is missing.
 
     Args:
         app: run of the command.
@@ -173,7 +173,9 @@ def run_tool(app: App, command: Sequence[str]) -> int:
 
 
 def report_path(app: App, kind: str, case: str, suffix: str) -> Path:
-    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`; its folder is created.
+    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`.
+
+    The folder is created.
 
     Raises:
         OutputError: the folder cannot be created.

@@ -1,4 +1,7 @@
-"""Progress of a build: a bar on a terminal, lines elsewhere, nothing with --quiet and --json."""
+"""Progress of a build: a bar on a terminal, otherwise lines.
+
+There is no progress with --quiet or --json.
+"""
 
 from __future__ import annotations
 

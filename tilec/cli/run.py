@@ -1,4 +1,4 @@
-"""`tilec run`: launch kernels on a GPU or the cpu device and compare them with their references."""
+"""`tilec run`: launch kernels on a device and compare them with references."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def command(app: App, /, **options: Any) -> int:
 
 
 def _conflict(given: _Given) -> str:
-    """Return the message about options that cannot be combined; empty if there are none."""
+    """Return the message about options that conflict, or an empty string."""
     changed = given.settings or given.inputs
     if given.args:
         if len(given.kernels) != 1 or given.expression or given.select or given.cases:
@@ -247,7 +247,10 @@ def _block(text: str) -> Block:
 
 
 def _wish(app: App, given: _Given) -> Wish:
-    """Parse the options that choose and change cases, so that errors appear before a build."""
+    """Parse options that choose and change cases.
+
+    Their errors then appear before a build.
+    """
     wish = Wish(
         kernels=given.kernels,
         select=given.select,
@@ -385,7 +388,10 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
 
 
 def _trace(device: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
-    """Launch a case on a tracing device, without comparison, since other blocks do not run."""
+    """Launch a case on a tracing device.
+
+    Results are not compared, because other blocks do not run.
+    """
     from tilec.case.cases import small_case
     from tilec.case.inputs import make_inputs
     from tilec.case.run import arguments_on

@@ -161,7 +161,10 @@ class CaseRunner:
 
 
 def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> int:
-    """Return 1 for a failure, 3 if nothing ran or a named kernel was skipped for lack of a GPU."""
+    """Return the exit code: 1 for a failure, 3 if GPU work was skipped.
+
+    The code is 3 if nothing ran, or a named kernel was skipped for lack of a GPU.
+    """
     if any(result.status in ("failed", "error", "hung") for result in results):
         return 1
     skipped = {result.case.kernel for result in results if result.status == "skipped"}
@@ -183,7 +186,10 @@ def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecEr
 
 
 def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
-    """Format as `kernel add, grid (1, 1, 1), block (1, 1, 1)`, with the step of a chain."""
+    """Format as `kernel add, grid (1, 1, 1), block (1, 1, 1)`.
+
+    A chain adds the step.
+    """
     index = device.step_under_way()
     if index is None:
         return f"one of the {len(launches)} steps of the chain {case.kernel}"
@@ -211,7 +217,7 @@ def _saver(app: App, folder: Path) -> Save:
 def _with_variant_note(
     result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo
 ) -> CaseResult:
-    """Add a note if a case's `small`, which was compared, uses another variant than its `shape`.
+    """Add a note if a case's `small` uses another variant than its `shape`.
 
     `tilec bench` measures `shape`, so its variant would be measured but never compared.
     """

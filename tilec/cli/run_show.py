@@ -90,7 +90,7 @@ class Results:
 
 
 def repeats_text(repeats: Repeats) -> str:
-    """Format as `20 runs, equal bits`, or with the outputs that varied, or the failed run."""
+    """Format as `20 runs, equal bits`, with varying outputs, or the failed run."""
     if repeats.runs < repeats.wanted:
         against = ", compared with the first" if repeats.runs > 1 else ""
         return f"run {repeats.runs} of {repeats.wanted} went wrong{against}"
@@ -102,7 +102,10 @@ def repeats_text(repeats: Repeats) -> str:
 
 
 def difference(output: OutputResult) -> str:
-    """Format as `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, ...)`."""
+    """Format as `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (...)`.
+
+    The parentheses hold the tolerance, such as `rtol 1e-05`.
+    """
     comparison, limit = output.comparison, output.tolerance
     index = ", ".join(map(str, comparison.first_index or ()))
     where = f"{output.name}[{index}] is {comparison.first_actual!r}, expected {comparison.first_expected!r}"
@@ -113,7 +116,7 @@ def difference(output: OutputResult) -> str:
 
 
 def difference_lines(output: OutputResult, width: int | None) -> list[str]:
-    """Return the neighbours of the first wrong element, and a histogram of the differences."""
+    """Return neighbours of the first wrong element, and a histogram of differences."""
     difference = output.difference
     if difference is None:
         return []

@@ -68,7 +68,7 @@ def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Callback of `--tool`: lists and repeated options give one tuple, in the order of `TOOLS`."""
+    """Callback of `--tool`: lists and repetitions give one tuple, ordered as `TOOLS`."""
     words = [word.strip() for value in values for word in value.split(",")]
     for word in words:
         if word not in (*TOOLS, ALL):
@@ -211,7 +211,7 @@ def sanitize(
     manifest: Manifest,
     left: Sequence[Unchecked] = (),
 ) -> int:
-    """Check cases on the cpu device, print findings and omissions, and return the exit code."""
+    """Check cases on the cpu device, print findings, and return the exit code."""
     from tilec.case.sanitize import CHECKED, NOT_CHECKED, Sanitizer, sanitize_cases, to_json
     from tilec.cli.run_show import skipped_lines
 
@@ -282,7 +282,10 @@ def _on_gpu(
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run each case under compute-sanitizer, which prints its findings, and return the exit code."""
+    """Run each case under compute-sanitizer, and return the exit code.
+
+    The tool prints its findings.
+    """
     from tilec.case.tools import find_outside_tool
     from tilec.cli.outside_tool import Watched, open_on_gpu
     from tilec.cli.run_show import skipped_lines
@@ -381,7 +384,7 @@ def left_out(
 def _reason(
     holder: Kernel | Chain, kernels: Sequence[str], built: Collection[str], wish: Wish
 ) -> str:
-    """Return the reason why a kernel or chain is not checked; empty if its cases are deselected.
+    """Return why a kernel or chain is not checked; empty for deselected cases.
 
     Args:
         holder: the kernel or chain.
@@ -413,6 +416,9 @@ def _unchecked_lines(left: Sequence[Unchecked]) -> list[str]:
 def _unchecked_json(
     left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """Return unchecked kernels, chains, and cases (from pairs of name and reason) for JSON."""
+    """Return unchecked kernels, chains and cases for JSON.
+
+    The cases come as pairs of name and reason.
+    """
     cases = (Unchecked(kind="case", name=name, reason=reason) for name, reason in skipped if reason)
     return [dataclasses.asdict(one) for one in (*left, *cases)]

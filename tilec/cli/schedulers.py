@@ -1,4 +1,4 @@
-"""The scheduler of compile jobs: `--scheduler`, `TILEC_SCHEDULER` and `--fallback`."""
+"""The scheduler of jobs: `--scheduler`, `TILEC_SCHEDULER` and `--fallback`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def scheduler_options(command: Command) -> Command:
 
 
 def parse_scheduler(text: str, *, name: str) -> tuple[int, str]:
-    """Return the worker processes of `local:4` (0 for the default), and the address of Dask.
+    """Return the worker processes of `local:4`, and the address of Dask.
+
+    The number 0 means the default.
 
     Args:
         text: the user's setting; empty for none.

@@ -1,4 +1,4 @@
-"""Environment, working directory and number of cores, read once and passed as values."""
+"""Environment, working directory and number of cores, read once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Settings:
     def remote(
         self, *, url: str = "", mode: str = "", trust: str = "", wait: float | None = None
     ) -> RemoteChoice:
-        """Return the settings of the remote cache from options, or else from the environment.
+        """Return the settings of the remote cache, from options or the environment.
 
         Raises:
             UsageError: the trust is invalid.

@@ -22,7 +22,7 @@ def style(text: str, **how: Any) -> str:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, color: bool | None = None) -> None:
-    """Print a text on standard output or error; all output for users goes through here.
+    """Print a text on standard output or error, as all output for users.
 
     Args:
         text: text with colours of `style`; its control characters are escaped.

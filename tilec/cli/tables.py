@@ -35,7 +35,10 @@ class Column:
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
-    """Make columns of titles: `>name` is right-aligned, `~name` flexible, `-name` spare."""
+    """Make columns of titles.
+
+    `>name` is right-aligned, `~name` flexible, and `-name` spare.
+    """
     return tuple(
         Column(
             title=title.lstrip(">~-"),
@@ -127,7 +130,7 @@ def table(
 
 
 def terminal_width(*, err: bool = False) -> int | None:
-    """Return the width of the terminal of standard output (or error), or None without one."""
+    """Return the terminal's width on standard output or error, or None without one."""
     stream = sys.stderr if err else sys.stdout
     return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
 
@@ -166,7 +169,10 @@ def _broken(line: str, width: int, indent: int | None) -> str:
 
 
 def cells(text: str) -> int:
-    """Return the width of a text: wide characters have two columns, combining marks none."""
+    """Return the width of a text.
+
+    Wide characters have two columns, and combining marks none.
+    """
     if text.isascii():
         return len(text)
     return sum(
@@ -176,7 +182,10 @@ def cells(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """Shorten a wide text in the middle, since names differ at their beginning and end."""
+    """Shorten a wide text in the middle.
+
+    Names differ at their beginning and end.
+    """
     if cells(text) <= width:
         return text
     tail = max(1, (width - 1) // 2)

@@ -13,7 +13,10 @@ NATIVE = "native"
 
 
 def targets_option(help: str, *, build: bool = True) -> Callable[[F], F]:  # noqa: A002 - click's
-    """Declare `--targets`; `native` is this machine's GPU, and builds also read TILEC_TARGETS."""
+    """Declare `--targets`.
+
+    `native` is this machine's GPU. Builds also read TILEC_TARGETS.
+    """
 
     def read(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
         words = split_words(ctx, param, values)
@@ -30,7 +33,7 @@ def targets_option(help: str, *, build: bool = True) -> Callable[[F], F]:  # noq
 
 
 def named_targets(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of targets with `native` replaced by the target of this machine's GPU.
+    """Return names of targets, with the target of this machine's GPU for `native`.
 
     Raises:
         NoDeviceError: there is no GPU.

@@ -1,4 +1,4 @@
-"""`tilec tune`: find the fastest variants on a GPU, and write the record that builds read."""
+"""`tilec tune`: find the fastest variants on a GPU, and record them for builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of `tilec tune`: tune, prepare or confirm one kernel, or measure one kit."""
+"""The steps of `tilec tune`: tune, prepare or confirm a kernel; measure a kit."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
 def _log(
     wish: Wish, folder: Path, facts: KernelFacts, kernel: Kernel, device: DeviceInfo
 ) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
-    """Open the log, and yield it with the trials of an earlier run that this one continues."""
+    """Open the log, and yield it with the trials of an earlier run to continue."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     log = TrialLog(folder / f"{facts.info.name}-{facts.target}-{slug}.jsonl")
     header = Header(
@@ -400,7 +400,10 @@ def _closing(workplaces: Sequence[Workplace]) -> Iterator[None]:
 
 
 def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
-    """Compile the winners, compare them with the measured code, and accept the edited kernel."""
+    """Compile the winners, compare their code, and accept the edited kernel.
+
+    The code is compared with the measured code.
+    """
     project, kernel = open_kernel(app, name)
     path = record_path(app, wish, kernel, project.manifest)
     shown = app.show(path)

@@ -1,4 +1,4 @@
-"""Tuning as text and JSON: progress, a table per case, and the written record or kit."""
+"""Tuning as text and JSON: progress, tables of cases, written record or kit."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def command(
 def _built_again(
     app: App, given: Given, rebuild: Rebuild, jobs: int | None, *, cached: bool
 ) -> Iterator[tuple[Path, Path | None]]:
-    """Build again; yield the output that corresponds to the file, and its provenance or None.
+    """Build again; yield the output for the file, and its provenance or None.
 
     Both are removed afterwards.
     """

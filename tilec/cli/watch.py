@@ -154,7 +154,7 @@ def changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
 
 
 def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
-    """Return the status of the project's sources and of other files that the last build read."""
+    """Return the status of sources and of other files that the last build read."""
     from tilec.compile.stamp import files_read
 
     states: dict[str, tuple[int, int, int]] = {}

@@ -1,1 +1,1 @@
-"""Execution of compile jobs: worker processes, content-addressed cache, progress events."""
+"""Execution of compile jobs: worker processes, cache of images, progress events."""

@@ -1,4 +1,4 @@
-"""Assembly of the bundle's index from outcomes: failures, budgets, kernels with their images."""
+"""Assembly of the bundle's index from outcomes: failures, budgets, and kernels."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _with_images(kernel: PlannedKernel, rows: Iterator[Done]) -> KernelInfo:
 
 
 def _completed(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """Return a parameter with the struct's size or the dtype, which only the images give.
+    """Return a parameter with the struct size or dtype that only the images give.
 
     Raises:
         CompileError: the images disagree, but one launcher takes only one size or dtype.
@@ -235,7 +235,7 @@ def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[
 
 
 def never_compiled(info: BundleInfo) -> Iterator[str]:
-    """Yield a note on code that is useless unless the loading process allows compilation.
+    """Yield a note on code that is useless if no process allows compilation.
 
     Tile IR is excluded, since the cpu device runs it.
     """

@@ -32,7 +32,10 @@ _SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CacheInfo:
-    """Number of entries, bytes, seconds since the last use of the oldest entry, and directory."""
+    """Number of entries, bytes, age of the oldest entry in seconds, and directory.
+
+    The age counts from the last use.
+    """
 
     entries: int
     bytes: int
@@ -69,7 +72,9 @@ class Remote(Protocol):
 
 
 class Cache:
-    """A cache of images by key and JSON values by name; failures become notes, not exceptions.
+    """A cache of images by key and JSON values by name.
+
+    Failures become notes, not exceptions.
 
     Trust in the private cache rests on the directory's permissions: a directory that other users
     can change is neither read nor written. Digests detect accidental damage. Any user may write to
@@ -288,7 +293,7 @@ class Cache:
         )
 
     def gc(self, max_bytes: int | None = None) -> int:
-        """Remove the least recently used entries beyond `max_bytes`; return the freed bytes.
+        """Remove entries beyond `max_bytes`, oldest use first; return the freed bytes.
 
         Temporary files of dead processes are removed too.
         """

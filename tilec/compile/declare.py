@@ -199,7 +199,7 @@ def _read_sources(
 
 
 def _recalled(cache: Cache, key: str) -> tuple[KernelDecl, ...]:
-    """Return the cached declarations of an unchanged source, or an empty tuple on a miss."""
+    """Return the cached declarations of an unchanged source, or none on a miss."""
     try:
         return tuple(decode(KernelDecl, row) for row in cache.get_record(key) or ())
     except (ValueError, TypeError):
@@ -219,7 +219,10 @@ def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]
 
 
 def _require_none(lacking: Mapping[str, MissingError]) -> None:
-    """Raise one error for all languages that lack tools, so that one installation fixes it."""
+    """Raise one error for all languages that lack tools.
+
+    One installation then fixes all.
+    """
     errors = list({str(error): error for error in lacking.values()}.values())
     if len(errors) == 1:
         raise errors[0]
@@ -235,7 +238,10 @@ def _require_none(lacking: Mapping[str, MissingError]) -> None:
 
 
 def may_select(select: Sequence[str], kernel: str) -> bool:
-    """Return whether `--select` can match a job of a kernel; variants are not known yet."""
+    """Return whether `--select` can match a job of a kernel.
+
+    Variants are not known yet.
+    """
     return not select or any(may_match(glob, kernel) for glob in select)
 
 
@@ -289,7 +295,10 @@ def _pick_one(
 
 
 def _candidates(named: str, function: str, decls: Sequence[KernelDecl]) -> list[KernelDecl]:
-    """Return the declarations of a name: those of exactly its scope before those that end in it."""
+    """Return the declarations of a name.
+
+    Those of exactly its scope are preferred to those that end in it.
+    """
     matching = [d for d in decls if function in (d.qualified, d.name)]
     exact = [d for d in matching if d.qualified == named]
     ending = [d for d in matching if d.qualified.endswith(f"::{named}")]
@@ -346,7 +355,7 @@ _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"
 
 
 def _python_language(path: Path, name: str) -> tuple[str, str]:
-    """Guess (language, decorator) of a Python function from its text; empty if unknown."""
+    """Guess language and decorator of a Python function; empty if unknown."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):

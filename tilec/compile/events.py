@@ -88,7 +88,10 @@ Outcome = Done | Failed
 
 
 class Observer(Protocol):
-    """Receives the progress of a build in its main thread; an exception ends the build."""
+    """Receives the progress of a build in its main thread.
+
+    An exception ends the build.
+    """
 
     def started(self, total: int, cached: int) -> None:
         """Called first; `cached` of the `total` jobs are done and cause no other event."""

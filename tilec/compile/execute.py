@@ -118,7 +118,7 @@ class JobRunner:
     def declare(
         self, sources: Sequence[tuple[str, Source]]
     ) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
-        """Return the kernels of each (language, source), or the error that it cannot be read.
+        """Return the kernels of each (language, source), or the error of reading it.
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -188,7 +188,7 @@ class JobRunner:
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
     def _fetch(self, missing: dict[str, list[KeyedJob]]) -> Iterator[tuple[str, Outcome]]:
-        """Yield outcomes from the remote cache by key, and remove their jobs from `missing`."""
+        """Yield outcomes from the remote cache by key; remove their jobs from `missing`."""
         keys = [key for key, twins in missing.items() if twins[0].job.cacheable]
         for key, outcome in self._cache.fetch(keys):
             for twin in missing.pop(key):
@@ -361,7 +361,10 @@ class JobRunner:
         return self._started_pool
 
     def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-        """Sort jobs by expected time, longest first; a group counts as one and stays together."""
+        """Sort jobs by expected time, longest first.
+
+        A group counts as one job, and stays together.
+        """
         totals: defaultdict[Hashable, float] = defaultdict(float)
         for keyed in jobs:
             totals[shared_work(keyed)] += expected_seconds(keyed.job)

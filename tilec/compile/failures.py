@@ -79,7 +79,7 @@ def failure_folder(kept: Path, job: Job) -> Path:
 
 
 def keep_failure(kept: Path, job: Job, error: CompileError, printed: str) -> None:
-    """Write log, command line and source of a failed job, and set `error.kept` to the directory.
+    """Write log, command and source of a failed job; set `error.kept` to the folder.
 
     Raises:
         OSError: the files cannot be written.

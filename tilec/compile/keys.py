@@ -1,4 +1,4 @@
-"""Cache keys: a walk over all inputs of a compilation, for digests and for explanations."""
+"""Cache keys: all inputs of a compilation, for digests and for explanations."""
 
 from __future__ import annotations
 
@@ -169,7 +169,10 @@ class KeyMaker:
         return by_kernel
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
-        """Return the explanations of jobs as JSON with each shared part once, for `recall`."""
+        """Return the explanations of jobs as JSON for `recall`.
+
+        Each shared part appears once.
+        """
         parts: dict[str, int] = {}
         index = {}
         for job in jobs:
@@ -178,7 +181,10 @@ class KeyMaker:
         return {"parts": [json.loads(text) for text in parts], "jobs": index}
 
     def _once(self, make: Callable[[Iterable[Row]], T], part: Part) -> T:
-        """Return `make` of a part's rows, computed once for all jobs that share its values."""
+        """Return `make` of a part's rows.
+
+        It is computed once for all jobs that share the values.
+        """
         rows, values = part
         identity = (make, *map(id, values))
         if identity not in self._memo:
@@ -260,7 +266,7 @@ def recall(snapshot: Any, job_id: str) -> Explained | None:
 def explain_change(
     old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]
 ) -> tuple[Change, ...]:
-    """Return the changed rows of two explanations in the order of `new`, then missing rows."""
+    """Return the changed rows in the order of `new`, then the missing rows."""
     before, after = _numbered(old), _numbered(new)
     changed = [
         Change(label=key[0], before=before.get(key), after=value)
@@ -326,7 +332,7 @@ def _job_rows(*values: Any) -> Iterator[Row]:
 
 
 def _encoded(rows: Iterable[Row]) -> bytes:
-    """Encode rows with their lengths, so that different sequences never have equal bytes."""
+    """Encode rows with their lengths, so that different rows give different bytes."""
     parts = []
     for label, value in rows:
         name = label.encode("utf-8", "surrogatepass")
@@ -359,7 +365,10 @@ _OWN = tuple(name for name in _names(Job) if name not in ("spec", "variant"))
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON without exempt fields; 1, 1.0, true and "1" stay different."""
+    """Convert a value for JSON, without exempt fields.
+
+    1, 1.0, true and "1" stay different.
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, str | int):

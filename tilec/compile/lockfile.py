@@ -108,7 +108,7 @@ class Lock:
         }
 
     def require_images(self, profile: str, built: Mapping[str, Pin]) -> int:
-        """Refuse images that differ from the pinned ones; return the number of unpinned jobs.
+        """Refuse images that differ from pinned ones; return the number of unpinned jobs.
 
         Raises:
             ToolchainError: images differ.

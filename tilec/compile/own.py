@@ -1,4 +1,4 @@
-"""tilec's own code, which is an input of every build, and the command to run its modules."""
+"""tilec's own code, as an input of builds, and the command to run its modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _START = (
 
 
 def own_command(module: str, *args: str) -> list[str]:
-    """Return the command that runs `main` of one of tilec's modules with this import path.
+    """Return the command that runs `main` of a module with this import path.
 
     `python -m` would import from the current directory first, but a project may have a `tilec.py`,
     a `json.py` or a `cuda` folder.
@@ -33,7 +33,7 @@ def own_command(module: str, *args: str) -> list[str]:
 
 
 def files(package: Path = PACKAGES[0], runtime: Path = PACKAGES[1]) -> list[Path]:
-    """Return all files of tilec and its runtime that affect the outputs of a build, sorted.
+    """Return all files of tilec and its runtime that affect a build, sorted.
 
     A version number would not distinguish states of a checkout in development.
     """

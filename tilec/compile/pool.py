@@ -1,4 +1,4 @@
-"""Pools, which run tasks and return futures; this module has the pool of local workers."""
+"""Pools, which run tasks and return futures; the pool of local workers is here."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ class Answer:
 
     @property
     def lost(self) -> bool:
-        """Whether the worker was lost or killed, so that the task's later requests do not run."""
+        """Whether the worker was lost or killed.
+
+        The task's later requests then do not run.
+        """
         return isinstance(self.reply, Lost) or self.reply.overtime
 
 
@@ -107,7 +110,7 @@ class _Seat:
 
 
 class LocalPool:
-    """Runs tasks on up to `size` worker processes; the death of a worker fails one task only.
+    """Pool of up to `size` worker processes; the death of one fails one task only.
 
     Each worker has a thread in this process that takes a task, sends its requests and waits for
     the replies. A worker starts with its thread's first task, and lives until `close`.

@@ -53,7 +53,9 @@ class WorkerDiedError(Exception):
 
 
 class WorkerProcess:
-    """The owner's side of a worker. Any thread may call `kill`, one thread the other methods.
+    """The owner's side of a worker.
+
+    Any thread may call `kill`; one thread calls the other methods.
 
     Args:
         setup: first message to the worker.
@@ -171,7 +173,10 @@ class WorkerProcess:
 
 
 def connect() -> tuple[Connection, queue.SimpleQueue[bytes]]:
-    """Set up this worker process; return its channel and its queue of pickled messages."""
+    """Set up this worker process; return its channel and its queue of messages.
+
+    The messages are pickled.
+    """
     channel = Connection(int(sys.argv[1]))
     os.set_inheritable(channel.fileno(), False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -182,7 +187,7 @@ def connect() -> tuple[Connection, queue.SimpleQueue[bytes]]:
 
 
 def _listen(channel: Connection, inbox: queue.SimpleQueue[bytes]) -> None:
-    """Queue messages until the owner closes its end; then kill this process with its tools."""
+    """Queue messages until the owner closes its end; then kill this process and tools."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             inbox.put(channel.recv_bytes())

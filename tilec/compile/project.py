@@ -71,7 +71,9 @@ def open_project(manifest_path: Path, search: ToolSearch, text: str = "") -> Pro
 def look_at_project(
     manifest_path: Path, search: ToolSearch, *, plugins: bool = True, text: str = ""
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
-    """Return the project, possibly incomplete, and the problems of its sources and options.
+    """Return the project, and the problems of its sources and options.
+
+    The project may be incomplete.
 
     `Project.sources` lacks kernels with a missing source or refused options. Without `plugins`, no
     code of third-party frontends is imported, and `Project.frontends` lacks them. `text` replaces

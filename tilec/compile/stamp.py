@@ -1,4 +1,6 @@
-"""Stamps: the status of all files that the last build read and wrote, similar to git's index.
+"""Stamps: the status of all files that the last build read and wrote.
+
+Git's index is similar.
 
 A stamp lets an up-to-date build end at once. It can only prove that nothing was touched; otherwise
 the whole build runs, and decides by content. It is in the user's cache, since a project may come
@@ -42,7 +44,7 @@ def question(
     emit: Sequence[str],
     places: Sequence[str],
 ) -> str:
-    """Return the digest of a build's request and of the values that determine its tools.
+    """Return the digest of a build's request and of the values that select tools.
 
     Args:
         manifest: file name of the manifest.
@@ -78,7 +80,7 @@ class Untouched:
 
 
 def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
-    """Return the last build in `root` if the request is the same and no file was touched.
+    """Return the last build in `root` if the request is equal and files unchanged.
 
     Args:
         cache: the user's cache, or None if it is off.
@@ -104,7 +106,10 @@ def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
 
 
 def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
-    """Return the files that the last build read or wrote, relative to `root` if inside."""
+    """Return the files of the last build, relative to `root` if inside.
+
+    They are the files that it read or wrote.
+    """
     try:
         return tuple(map(Path, _load(cache, root)["files"]))
     except (KeyError, TypeError):

@@ -22,7 +22,9 @@ ENDED = "ended"
 
 
 class WorkDir:
-    """The directory `.tilec` of a project, created on the first write and ignored by git.
+    """The directory `.tilec` of a project.
+
+    It is created on the first write, and git ignores it.
 
     Args:
         root: the project's directory.
@@ -49,7 +51,9 @@ class WorkDir:
 
     @contextlib.contextmanager
     def lock(self, note: Callable[[str], None]) -> Iterator[None]:
-        """Hold the project's build lock, so that other builds wait; it ends with the process.
+        """Hold the project's build lock.
+
+        Other builds wait for it. It ends with the process.
 
         Raises:
             LinkError: the lock is a link that leaves the project.

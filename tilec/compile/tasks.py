@@ -57,7 +57,9 @@ def shared_work(keyed: KeyedJob) -> Hashable:
 
 
 def affinity_of(job: Job) -> Hashable:
-    """Return the affinity of a job: jobs with the same affinity are faster on one worker.
+    """Return the affinity of a job.
+
+    Jobs with the same affinity are faster on one worker.
 
     Instances of a template share precompiled headers. PTX and machine code of one architecture
     share the compiler's first half.

@@ -18,7 +18,10 @@ _TARGETS = {("tile", (9, 0)): 2.0}
 
 
 def expected_seconds(job: Job) -> float:
-    """Estimate a job's time from language, target, assumptions and the product of its constants."""
+    """Estimate a job's time.
+
+    The time depends on language, target, assumptions and the product of the constants.
+    """
     language = job.spec.language
     sizes = (value for _, value in job.variant.axes if isinstance(value, int) and value > 1)
     work = math.sqrt(min(math.prod(sizes), 1 << 24) / _DOUBLES_AT)

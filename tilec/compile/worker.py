@@ -1,4 +1,4 @@
-"""A worker process, which declares sources and compiles jobs, one request at a time."""
+"""A worker process: declares sources and compiles jobs, one request at a time."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def spool_image(path: Path, image: Image) -> Blob:
 
 
 def image_row(key: str, image: Image) -> str:
-    """Return the digest of an image's index row; empty if the image has invalid values."""
+    """Return the digest of an image's index row; empty for invalid values."""
     try:
         return sha256(index_row(key, image))
     except (TypeError, ValueError):
@@ -320,7 +320,10 @@ def _bug(request: Request, event: str, log: str) -> CompileError:
 
 
 def _unsendable(reply: Reply, request: Request, exc: Exception) -> Reply:
-    """Return the replacement for a reply that cannot be pickled; it keeps an error's text."""
+    """Return the replacement for a reply that cannot be pickled.
+
+    It keeps the text of an error.
+    """
     is_error = isinstance(reply.result, TilecError)
     message = str(reply.result) if is_error else f"its result cannot be sent: {exc}"
     log = "".join(traceback.format_exception(exc))

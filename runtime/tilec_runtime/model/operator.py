@@ -39,7 +39,7 @@ class BackwardInfo:
     args: tuple[tuple[str, str], ...]
 
     def gradient_of(self, param: str) -> str:
-        """Return the backward kernel's parameter for the gradient of `param`, or ""."""
+        """Return the backward's parameter for the gradient of `param`, or an empty string."""
         return next((name for name, stands in self.args if stands == GRAD + param), "")
 
 

@@ -42,7 +42,7 @@ _DIED = "was lost with its worker each time"
 
 
 class DaskPool:
-    """Runs tasks on the workers of a Dask cluster; each worker compiles one job at a time.
+    """Pool that runs tasks on Dask workers; each worker compiles one job at a time.
 
     One thread with an event loop does all of it. The scheduler gets only as many tasks as keep the
     workers busy; the others wait here in order.

@@ -1,4 +1,4 @@
-"""Uploads of a cluster's worker to the remote cache, so that only digests return to the build."""
+"""Uploads of a worker to the remote cache, so that only digests return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A store in a bucket, accessed by fsspec; the cloud's library finds the credentials."""
+"""A store in a bucket.
+
+fsspec accesses it, and the cloud's library finds the credentials.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ _PROTOCOLS = {
 
 
 class CloudStore:
-    """A store in a bucket, with the layout of an HTTP server: `cas/<sha256>`, `ac/<key>`.
+    """A store in a bucket, in the layout of an HTTP server.
+
+    The layout is `cas/<sha256>` and `ac/<key>`.
 
     Args:
         scheme: scheme of the URL.
@@ -86,7 +91,7 @@ def _options(scheme: str, seconds: float) -> Mapping[str, object]:
 
 @contextlib.contextmanager
 def _failing() -> Iterator[None]:
-    """Turn every failure into RemoteError, since the libraries raise various exceptions."""
+    """Turn every failure into RemoteError, as libraries raise various exceptions."""
     try:
         yield
     except FileNotFoundError:

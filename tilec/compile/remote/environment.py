@@ -1,4 +1,4 @@
-"""Credentials and proxies from the environment, for a build or for a cluster's worker."""
+"""Credentials and proxies from the environment, for builds and cluster workers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pathlib import Path
 
 
 def netrc_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """Return the file with credentials by host, `NETRC` or `~/.netrc`, or None without a home."""
+    """Return the file of credentials by host, or None without a home.
+
+    It is `NETRC`, or `~/.netrc`.
+    """
     if environ.get("NETRC"):
         return cwd / environ["NETRC"]
     return Path(environ["HOME"], ".netrc") if environ.get("HOME") else None
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of http_proxy, https_proxy and no_proxy, in upper or lower case."""
+    """Return the values of http_proxy, https_proxy and no_proxy, in either case."""
     lower = {name.lower(): value for name, value in environ.items() if value}
     names = ("http", "https", "no")
     return {name: lower[f"{name}_proxy"] for name in names if f"{name}_proxy" in lower}

@@ -1,4 +1,4 @@
-"""A store in a directory that other users may write to, such as on a network file system."""
+"""A store in a directory that other users may write to, such as on a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class FolderStore:
-    """A store in a directory, with the layout of an HTTP server: `cas/<sha256>`, `ac/<key>`."""
+    """A store in a directory, in the layout of an HTTP server.
+
+    The layout is `cas/<sha256>` and `ac/<key>`.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,4 +1,6 @@
-"""A store behind HTTP in bazel-remote's layout (`/cas/<sha256>`, `/ac/<key>`), or a WebDAV server.
+"""A store behind HTTP, in bazel-remote's layout or on a WebDAV server.
+
+The layout is `/cas/<sha256>` and `/ac/<key>`.
 
 https://github.com/buchgr/bazel-remote#http11-rest-api
 """
@@ -34,7 +36,7 @@ T = TypeVar("T")
 
 
 class PassingError(RemoteError):
-    """A failure that a retry may fix, such as a closed connection or a restarting server."""
+    """A failure that a retry may fix, such as a closed connection or a restart."""
 
 
 class HttpStore:
@@ -196,7 +198,10 @@ def _twice(call: Callable[[], T]) -> T:
 
 
 def _failure(exc: HTTPError) -> RemoteError:
-    """Return an error with its own text: the library's text may quote the server's response."""
+    """Return an error with a text of tilec.
+
+    The library's text may quote the server's response.
+    """
     if isinstance(exc, NameResolutionError):
         return RemoteError("its name cannot be resolved")
     if isinstance(exc, NewConnectionError):

@@ -93,7 +93,7 @@ def get_image(store: RemoteStore, key: str, *, row: str = "") -> Entry | None:
 
 
 def has_image(store: RemoteStore, key: str) -> bool:
-    """Return whether the store has an image for a key with all objects, without reading them.
+    """Return whether the store has an image with all objects, without reading them.
 
     Stores with eviction do not know which objects belong together.
 

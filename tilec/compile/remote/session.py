@@ -1,4 +1,4 @@
-"""A build's use of a remote cache: parallel look-ups, and uploads during compilation.
+"""A build's use of a remote cache: parallel look-ups and uploads.
 
 No fault of the remote fails a build. The first fault that a retry does not fix ends its use.
 """
@@ -148,7 +148,7 @@ class RemoteCache:
 
     @property
     def url_for_workers(self) -> str:
-        """The URL, without credentials, that workers of a cluster may write to; empty for none."""
+        """URL, without credentials, that workers may write to; empty for none."""
         return self._access.url.shown if self._access.write and not self._left else ""
 
     def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
@@ -407,7 +407,9 @@ class _Crew:
 
 
 def _require_speed(answers: int, seconds: float, worth: float) -> None:
-    """Refuse a remote cache that is too slow in total although each response is in time.
+    """Refuse a remote cache that is too slow in total.
+
+    Each response alone may be in time.
 
     Args:
         answers: number of answers so far.

@@ -66,7 +66,7 @@ def record(records: Records, usage: Usage) -> None:
 
 
 def recorded(records: Records) -> tuple[Usage, Usage] | None:
-    """Return the counts of the last build that used the remote cache, and the sum, or None."""
+    """Return the counts of the last build with the remote cache and the sum, or None."""
     rows = records.get_record(_RECORD)
     try:
         if isinstance(rows, dict):

@@ -81,7 +81,7 @@ def decode(data: bytes) -> Module:
 
 
 def too_large_tile(data: bytes) -> tuple[int, ...]:
-    """Return the extents of the first tile that is too large for Tile IR, or ().
+    """Return the extents of the first too large tile, or an empty tuple.
 
     Compilers write such bytecode without an error.
 

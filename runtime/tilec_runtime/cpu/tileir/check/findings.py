@@ -180,7 +180,7 @@ class Promises:
         return parameter, f"{subject} is not as the kernel assumes ({predicate!r})"
 
     def operands(self, op: Op, frame: Frame, row: int) -> str:
-        """Format operands of a scalar operation as `: 2147483647 and 1`, or "" for tiles."""
+        """Format operands of a scalar operation as `: 2147483647 and 1`; empty for tiles."""
         values = [value for group in op.operands.values() for value in group]
         if any(not isinstance(value.type, Tile) or value.type.shape for value in values):
             return ""
