@@ -85,7 +85,7 @@ def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple
     """Return the bytes (stored, loaded) that a kernel and the functions it calls spill.
 
     Args:
-        log: the log of ptxas; if it does not report the kernel, the result is None.
+        log: the log of ptxas; the result is None if the kernel is not in it.
         symbol: the kernel.
         calls: functions that it may call; None for any.
     """

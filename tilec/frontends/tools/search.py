@@ -280,7 +280,7 @@ def _ask_version(path: Path, search: ToolSearch) -> str:
     try:
         from tilec.frontends.tools.run import (
             run_tool,
-        )  # versions are asked for once per state of a tool's file
+        )  # an import at need: versions are cached per state of a tool's file
 
         done = run_tool([str(path), "--version"], timeout=20, env={"PATH": search.path})
     except ToolchainError:

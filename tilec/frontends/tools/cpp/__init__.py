@@ -1,1 +1,1 @@
-"""Reading and compiling C++ text."""
+"""Read and compile C++ text."""

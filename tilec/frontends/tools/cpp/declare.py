@@ -1,5 +1,6 @@
-"""The kernels of a CUDA C++ source and of the project headers that it includes; each file is parsed
-once per process and state.
+"""Find the kernels of a CUDA C++ source and of the project headers that it includes.
+
+Each file is parsed once per process and file state.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TOGETHER = 16
 
 
 def kernels(source: Source) -> list[Found]:
-    """Every `__global__` function that the source defines or includes.
+    """Return every `__global__` function that the source or a header of the project defines.
 
     Raises:
         CompileError: a file cannot be read, or a kernel takes a reference.
@@ -31,10 +32,10 @@ def kernels(source: Source) -> list[Found]:
 
 
 def together(source: Source) -> int:
-    """Most variants of the source that are compiled in one go.
+    """Return the most variants of the source to compile in one run of the compiler.
 
-    Light ones share what the headers cost. Heavy ones have more to gain from processes that work
-    side by side, and nvcc starts anew for each anyway.
+    Variants of a light source share the time that its headers take. Variants of a heavy source gain
+    more from parallel processes, and nvcc reads the headers again for each variant.
     """
     options = read_options(source.options)
     if options.compiler == "nvcc":
@@ -45,10 +46,10 @@ def together(source: Source) -> int:
 
 
 def find(job: Job, candidates: Sequence[Found]) -> Found:
-    """The job's kernel in the source as it is now.
+    """Return the job's kernel in the current source.
 
     Raises:
-        CompileError: the source has no such kernel (any more).
+        CompileError: the source has no such kernel.
     """
     spec = job.spec
     base, _ = cut(spec.symbol or spec.decl.qualified or spec.decl.name)
@@ -56,14 +57,13 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
     if kernel is not None:
         return kernel
     if spec.decl.params or not candidates:
-        # A kernel that only the preprocessor makes: the compiler knows it, the text does not show
-        # it.
+        # A macro makes this kernel: the compiler sees it, the parser does not.
         return Found(decl=spec.decl, required=len(spec.decl.template))
     raise symbol.unknown_symbol(base, [c.decl for c in candidates])
 
 
 def named(name: str, candidates: Sequence[Found]) -> Found | None:
-    """The kernel of a name, with or without its namespaces."""
+    """Return the kernel of a name, with or without namespaces, or None."""
     return next(
         (
             kernel
@@ -75,7 +75,9 @@ def named(name: str, candidates: Sequence[Found]) -> Found | None:
 
 
 def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[Found]:
-    """The kernels of one file of the project, by the word that marks them.
+    """Return the kernels of one file of the project.
+
+    `keyword` marks a kernel (`__global__`).
 
     Raises:
         CompileError: it cannot be read, or a kernel takes a reference.

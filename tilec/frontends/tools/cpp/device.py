@@ -18,7 +18,7 @@ _MAX_KEPT = 64
 
 
 class DeviceCode:
-    """Compiles with NVRTC, and keeps what the variants of a kernel share."""
+    """Compiles with NVRTC, and caches LTO-IR that the variants of a kernel share."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, bytes] = {}
@@ -37,16 +37,16 @@ class DeviceCode:
         """Return LTO-IR of a project's source.
 
         Args:
-            job: gives the project and the architecture.
+            job: job with the project and the architecture.
             path: the source, relative to the project.
             tools: NVRTC, its builtins and the toolkit's headers, by name.
             arguments: dialect, defines and flags; line information only if not `portable`.
             include: directories relative to the project.
             define: values of macros among the arguments.
-            portable: the LTO-IR is shipped, and must not name directories of this machine.
+            portable: whether the LTO-IR is shipped; it then names no directories of this machine.
 
         Raises:
-            CompileError: it cannot be read, leaves the project, or does not compile.
+            CompileError: it cannot be read, lies outside of the project, or does not compile.
             ToolchainError: NVRTC cannot be used.
         """
         root = job.spec.source.root
@@ -59,7 +59,7 @@ class DeviceCode:
     def of_text(
         self, job: Job, name: str, text: str, tools: Mapping[str, Tool], arguments: Sequence[str]
     ) -> Piece:
-        """Return LTO-IR of a text that is no file of the project.
+        """Return LTO-IR of a text that is not a file of the project.
 
         Raises:
             ToolchainError: NVRTC cannot be used, or does not compile it.
@@ -129,7 +129,7 @@ def _run(
 ) -> Program:
     headers, timeout = tools["headers"].path, job.spec.timeout
     library = load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
-    # A fixed seed: NVRTC would put its process id into the names of what is local to a file.
+    # Without a fixed seed, NVRTC puts its process id into the names of file-local symbols.
     fixed = ["-dlto", "-rdc=true", "-frandom-seed=tilec"]
     own = [f"--gpu-architecture=compute_{job.target.number}", *fixed, *arguments]
     if portable:

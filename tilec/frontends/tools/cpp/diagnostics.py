@@ -1,6 +1,4 @@
-"""Turns what NVRTC, nvcc, gcc and ptxas print into located messages with the user's source line, a
-caret and a hint.
-"""
+"""Read the logs of NVRTC, nvcc, gcc and ptxas into diagnostics with location and hint."""
 
 from __future__ import annotations
 
@@ -32,17 +30,21 @@ _NOISE = re.compile(
     # nvcc compiles a copy of the source, which may be a header.
     r"|: warning: #pragma once in main file"
 )
-# With -default-device, images carry every function of the source: NVRTC's advice is left out.
+# -default-device puts every function of the source into images, so drop NVRTC's advice to use it.
 _ADVICE = re.compile(r" Consider using -default-device.*?(?: in JIT mode)?$", re.MULTILINE)
-# The file that holds the name expression (NVRTC), or tilec's mark behind the source (nvcc).
+# File name of the line that tilec appends to a source for nvcc; NVRTC has its own for name
+# expressions. Messages about these files are about the kernel's symbol.
 MARK_FILE = "tilec-symbol"
 _SYMBOL_FILES = ("__nv_name_map", MARK_FILE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """A compiler's words, read: messages about the user's files, and those about the symbol that
-    the manifest asks for.
+    """The messages of a compiler's log.
+
+    Attributes:
+        diagnostics: messages about the user's files.
+        symbol: messages about the symbol that the manifest names.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -53,10 +55,10 @@ def read_log(log: str, root: str, *, toolkit: str, fallback: Location) -> Words:
     """Read a compiler's log.
 
     Args:
-        log: what it printed.
-        root: the project's directory, where relative file names begin.
+        log: the compiler's output.
+        root: the project's directory; relative file names start there.
         toolkit: the toolkit's include directory; warnings about its headers are left out.
-        fallback: the place of messages that have none of their own.
+        fallback: location of messages without one.
     """
     reader = _Reader(root, toolkit, fallback)
     lines = log.split("\n")
@@ -113,7 +115,7 @@ class _Reader:
         self.symbol: list[str] = []
 
     def take(self, lines: list[str], index: int) -> int:
-        """Read the message that begins at `index`; gives the index behind it."""
+        """Read the message that begins at `index`, and return the index after it."""
         line = lines[index]
         if _NOISE.search(line):
             return index + 1
@@ -139,8 +141,9 @@ class _Reader:
         return index + 1
 
     def _edg(self, match: re.Match[str], lines: list[str], index: int) -> int:
-        """A message of the C++ front end: the text may go on, then come the source line, a caret,
-        and notes on instantiation.
+        """Read a message of the EDG C++ front end, and return the index after it.
+
+        More lines of text may follow, then the source line, a caret, and notes on instantiation.
         """
         block = []
         index += 1
@@ -194,7 +197,10 @@ class _Reader:
         )
 
     def _column(self, name: str, line: int, shown: str, caret: int) -> int:
-        """Column in the file of a caret under the line as it was printed (indented, tabs changed)."""
+        """Return the column in the file of a caret, or 0.
+
+        The printed line above the caret is indented, with tabs replaced.
+        """
         source = _source_line(self._root, name, line)
         words = shown.strip()
         start = source.find(words) if words else -1
@@ -207,7 +213,7 @@ class _Reader:
         return os.path.normpath(file).startswith(self._toolkit + "/")
 
     def _name(self, file: str) -> str:
-        """A file's name relative to the project, or to the toolkit."""
+        """Return a file's name relative to the project or the toolkit, if it lies in one."""
         plain = os.path.normpath(file)
         for base, instead in (
             (os.path.normpath(self._root), ""),
@@ -256,8 +262,7 @@ _HEADERS = {
     "M_PI": "cuda/std/cmath",
     **{f"{u}int{n}_t": "cuda/std/cstdint" for u in ("", "u") for n in (8, 16, 32, 64)},
 }
-# Headers of libraries that are no part of a toolkit's compilers, by how they begin: the wheel that
-# has them.
+# Wheels of libraries beside the toolkit's compilers, by the first letters of their headers.
 _WHEELS = (
     ("curand", "nvidia-curand"),
     ("cufft", "nvidia-cufft"),
@@ -329,7 +334,7 @@ _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
 
 
 def hint(message: str) -> str:
-    """Advice on a compiler's message, or an empty text."""
+    """Return a hint at the fix for a compiler's message, or an empty string."""
     for pattern, advice in _HINTS:
         match = pattern.search(message)
         if match:
@@ -340,7 +345,7 @@ def hint(message: str) -> str:
 
 
 def missing_header(name: str) -> str:
-    """What to do about a header that is not found."""
+    """Return a hint at the fix for a missing header."""
     if is_host_header(name):
         own = device_header(name)
         instead = f"#include <{own}>" if own else "leave it out of device code"

@@ -1,6 +1,4 @@
-"""The compiler flags that a manifest may give: a list of those that tilec knows, and why others are
-refused.
-"""
+"""Check the compiler flags of a manifest against the known flags, and explain refusals."""
 
 from __future__ import annotations
 
@@ -35,9 +33,9 @@ _USAGE = ("10|[0-9]", "a number from 0 to 10")
 
 _Row = tuple[str, tuple[str, str], tuple[str, ...]]
 
-# Spellings, value and programs of every flag that may be given: each changes the code or what a
-# compiler says, and nothing else. None of them writes a file, runs a program or reads a file, so
-# that the flag's text is all that a cache key needs.
+# Spellings, value and programs of every accepted flag. Each changes the code or the messages, and
+# nothing else: none writes a file, reads a file or runs a program. A cache key therefore needs
+# only the flag's text.
 _ROWS: tuple[_Row, ...] = (
     ("--use_fast_math -use_fast_math", _NONE, _BOTH),
     ("--ftz -ftz", _BOOL, _BOTH),
@@ -138,7 +136,7 @@ KNOWN: Mapping[tuple[str, str], tuple[str, str]] = {
 }
 """Kind of the value (pattern, words) by program and spelling."""
 
-# Names without dashes that tilec decides itself, by what decides.
+# Flags (without dashes) that tilec sets itself, by the setting that decides them.
 _OWNED = {
     "the targets": "arch gpu-architecture gencode generate-code code gpu-code gpu-name entries e entry",
     "where results go": "o output-file odir output-directory",
@@ -154,7 +152,7 @@ _OWNED = {
     "precompiled headers": "pch create-pch use-pch pch-dir",
     "the seed of local names": "frandom-seed",
 }
-# Names without dashes that stay refused, by what makes them so.
+# Flags (without dashes) that are refused even with unchecked-flags, by the reason.
 _REFUSED = {
     "runs a program that it names": "ccbin compiler-bindir arbin archiver-binary run run-args B fplugin wrapper",
     "hands options on to another program, where tilec cannot look at them": "Xcompiler compiler-options Xlinker linker-options Xarchive "
@@ -179,14 +177,14 @@ _INSTEAD = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Flags:
-    """Checked flags: those of the compiler, and those of ptxas, which is run by itself."""
+    """Checked flags: of the compiler, and of ptxas, which tilec runs separately."""
 
     compiler: tuple[str, ...] = ()
     ptxas: tuple[str, ...] = ()
 
 
 class OptionError(UsageError):
-    """An option is refused; `path` leads from the table that holds the options to the value."""
+    """An option is refused; `path` leads from the table of options to the value."""
 
     def __init__(self, message: str, *, path: tuple[str | int, ...], fix: str) -> None:
         super().__init__(f"{path[0]}: {message}", fix=fix)
@@ -194,15 +192,15 @@ class OptionError(UsageError):
 
 
 def read_flags(flags: Sequence[str], *, compiler: str, unchecked: bool = False) -> Flags:
-    """Check flags, and part those of ptxas from those of the compiler.
+    """Check flags, and separate those of ptxas from those of the compiler.
 
     Args:
-        flags: as the manifest has them; a value may stand behind `=` or be the next item.
+        flags: flags of the manifest; a value follows `=` or is the next item.
         compiler: `nvrtc` or `nvcc`.
-        unchecked: let flags through that tilec does not know.
+        unchecked: accept flags that tilec does not know.
 
     Raises:
-        OptionError: one is refused.
+        OptionError: a flag is refused.
     """
     kept: list[str] = []
     ptxas: list[str] = []
@@ -222,7 +220,7 @@ def read_flags(flags: Sequence[str], *, compiler: str, unchecked: bool = False) 
 
 
 def _with_values(words: Sequence[tuple[int, str]], tool: str) -> Iterator[tuple[int, str]]:
-    """Flags, each in one piece with its value, where that was the next word."""
+    """Yield flags; a value that is a separate word is joined to its flag."""
     rest = iter(words)
     for index, flag in rest:
         if KNOWN.get((tool, flag), _NONE) is _NONE:
@@ -239,11 +237,14 @@ def _with_values(words: Sequence[tuple[int, str]], tool: str) -> Iterator[tuple[
 
 
 def _is_letter(flag: str) -> bool:
-    return len(flag) == 2  # `-O`, whose value stands behind it: `-O3`
+    return len(flag) == 2  # such as `-O`, whose value follows without `=`: `-O3`
 
 
 def _check(flag: str, tool: str, index: int, unchecked: bool) -> None:
-    """Refuse a flag that is not in the list, or whose value is not of its kind."""
+    """Refuse a flag that is unknown or has a wrong value.
+
+    Unknown flags pass if `unchecked`, but for those that tilec sets itself or always refuses.
+    """
     if flag != flag.strip():
         message = f"{flag!r} begins or ends with white space, which some tools pass over"
         raise OptionError(message, path=("flags", index), fix="write the flag without it")

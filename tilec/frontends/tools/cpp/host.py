@@ -1,4 +1,4 @@
-"""Sources with host code or host headers: they need nvcc, for NVRTC takes neither."""
+"""Detect sources with host code or host headers: NVRTC accepts neither, so they need nvcc."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _INCLUDE_GUARD = re.compile(
     r"\s*#[ \t]*if(?:ndef[ \t]+|[ \t]+!defined[ \t(]+)(?P<name>\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+(?P=name)\b"
 )
 _GUARD = "__CUDACC_RTC__"  # the source hides its host code itself
-# Those of the C++ library have no suffix.
+# Headers of the C++ library have no suffix.
 _HOST_HEADER = re.compile(
     r"[a-z_]+|(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|"
     r"signal|stdalign|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|threads|time|uchar|"
     r"wchar|wctype)\.h"
-    # Of POSIX.
+    # POSIX
     r"|(?:dirent|fcntl|getopt|malloc|pthread|unistd|sys/[a-z]+)\.h"
 )
-# NVRTC takes those of Thrust without algorithms and containers.
+# NVRTC compiles only the headers of Thrust without algorithms and containers.
 _HOST_THRUST = re.compile(r"thrust/(?!(?:functional|pair|tuple|iterator/\w+)\.h)")
 _ON_DEVICES = re.compile(
     r"c(?:assert|float|limits|math|stddef|stdint|stdlib|string|time)|algorithm|array|atomic|barrier|"
@@ -35,18 +35,18 @@ _ON_DEVICES = re.compile(
 
 
 def is_host_header(name: str) -> bool:
-    """Return whether a header is of the host's standard library, of which NVRTC has none."""
+    """Return whether a header belongs to the host's standard library, which NVRTC lacks."""
     return _HOST_HEADER.fullmatch(name) is not None
 
 
 def device_header(name: str) -> str:
-    """Return the header of CUDA that stands for a host header, or an empty text."""
+    """Return the CUDA header (`cuda/std/…`) that replaces a host header, or an empty string."""
     plain = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     return f"cuda/std/{plain}" if _ON_DEVICES.fullmatch(plain) else ""
 
 
 def with_compiler(source: Source) -> Source:
-    """Return a source with nvcc as its compiler where it needs it and nothing names one."""
+    """Return the source with `compiler = "nvcc"` if it needs nvcc and names no compiler."""
     if not host_part(source):
         return source
     options = tuple(sorted((*source.options, ("compiler", "nvcc"))))
@@ -54,7 +54,7 @@ def with_compiler(source: Source) -> Source:
 
 
 def note(source: Source) -> str:
-    """Return what a build says of a source that nvcc compiles though nothing names it."""
+    """Return a build's note on a source that needs nvcc and names no compiler, or ""."""
     why = host_part(source)
     if not why:
         return ""
@@ -62,15 +62,15 @@ def note(source: Source) -> str:
 
 
 def host_part(source: Source) -> str:
-    """Return what NVRTC cannot take of a source (`has a main()`), or an empty text.
+    """Return why NVRTC cannot compile a source (`has a main()`), or an empty string.
 
-    The text is empty too where an option names the compiler.
+    The string is also empty if an option names the compiler.
     """
     options = dict(source.options)
     try:
         text = Path(source.root, source.path).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""  # reading it for its kernels says why
+        return ""  # reading its kernels reports the error
     if "compiler" in options or _GUARD in text:
         return ""
     if _MAIN.search(text) and _MAIN.search(without_comments(text)):
@@ -81,8 +81,9 @@ def host_part(source: Source) -> str:
 
 
 def _host_includes(source: Source, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the host headers that a source and the project's headers include whatever is defined,
-    each with the file that does.
+    """Yield host headers that a source includes unconditionally, each with the including file.
+
+    Headers of the project are followed.
     """
     include = dict(source.options).get("include", ())
     folders = [str(Path(source.path).parent), *(include if isinstance(include, tuple) else ())]
@@ -104,7 +105,7 @@ def _host_includes(source: Source, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _includes(text: str) -> Iterator[str]:
-    """Yield what a file includes whatever is defined; the guard of a header does not count."""
+    """Yield the unconditional includes of a file; a header's include guard is no condition."""
     if not _INCLUDE.search(text):
         return
     plain = without_comments(text)

@@ -1,5 +1,6 @@
-"""The closure of a CUDA source's project headers, read from the text: rather a file too many than
-one too few.
+"""Find the project headers that a CUDA source can include, at any depth, by reading the text.
+
+The result may hold a file too many, since a missing one would make a cache key wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tilec.model.job import InputFile
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 _COMMENT = re.compile(
-    # A header's name between angle brackets is a token of its own: `//` in it starts no comment.
+    # A header's name in angle brackets is one token: `//` in it starts no comment.
     r"(?:include|include_next|import)[ \t]*<[^>\n]+>|"
     r'//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|(?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?(?:\)(?P=d)"|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])+\'',
     re.DOTALL,
@@ -26,7 +27,7 @@ _COMMENT = re.compile(
 _BLANK = r"[ \t\f\v]*"
 _INCLUDE = re.compile(
     rf"\ufeff?{_BLANK}(?:#|%:){_BLANK}(?:include|include_next|import)\b{_BLANK}(.*)"
-)  # %: is # by another spelling
+)  # %: is another spelling of #
 _CONDITION = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}(if(?:n?def)?|elif(?:n?def)?|else|endif)\b")
 _HAS_INCLUDE = re.compile(r'__has_include(?:_next)?[ \t]*\([ \t]*(<[^>\n]+>|"[^"\n]+")?')
 _DEFINE = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}define\b.*", re.DOTALL)
@@ -35,7 +36,7 @@ _MENTIONS = re.compile(r"include|import|define|\\\r?\n")
 _NAMED = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')
 _SUFFIXES = {"", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".inc", ".ipp", ".tcc", ".def"}
 _MAX_FILES = 20_000
-# How the headers of heavy template libraries begin.
+# First letters of headers of heavy template libraries.
 _HEAVY = (
     "cub/",
     "thrust/",
@@ -51,9 +52,12 @@ _HEAVY = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Include:
-    """An include: name (empty if it is computed) and line.
+    """An include.
 
-    The names in a macro's value count as includes too: a computed include may use the macro.
+    Attributes:
+        name: the header; empty if a macro computes it.
+        line: line number.
+        macro: whether the name stands in a macro's value, which a computed include may use.
     """
 
     name: str
@@ -71,14 +75,19 @@ class _Scanned:
 def closure(
     root: str, path: str, include: Sequence[str], define: Iterable[str] = ()
 ) -> list[InputFile]:
-    """The source and every project file that it can include, sorted by name.
+    """Return the source and every project file that it can include, sorted by name.
 
-    Names that no project directory has are the toolkit's: its digest stands for them. `define` are
-    the values of macros that are defined outside of the text.
+    Headers that no project directory has belong to the toolkit; the toolkit's digest covers them.
+
+    Args:
+        root: the project's directory.
+        path: the source, relative to the project.
+        include: include directories, relative to the project.
+        define: values of macros that are defined outside of the text.
 
     Raises:
-        CompileError: a file cannot be read, or one leaves the project (through `..` or a symbolic
-            link).
+        CompileError: a file cannot be read, or lies outside of the project (through `..` or a
+            symbolic link).
     """
     return sorted(
         (
@@ -90,10 +99,10 @@ def closure(
 
 
 def source_bytes(root: str, name: str) -> bytes:
-    """Return the text of a source.
+    """Return the bytes of a source.
 
     Raises:
-        CompileError: it cannot be read, or is no text.
+        CompileError: it cannot be read, or holds a zero byte.
     """
     at = Location(file=name, line=1)
     try:
@@ -107,8 +116,9 @@ def source_bytes(root: str, name: str) -> bytes:
 
 
 def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
-    """Project headers in the closure that mention `__global__` or `__tile_global__`, sorted by name
-    (the source itself left out).
+    """Return the project headers that mention `__global__` or `__tile_global__`, sorted by name.
+
+    The source itself is left out.
     """
     own = _inside(Path(root), Path(root, path), path, None)
     return sorted(
@@ -117,8 +127,9 @@ def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
 
 
 def is_heavy(root: str, path: str, include: Sequence[str]) -> bool:
-    """Whether a source may include a library of heavy templates, whose instances take long enough
-    to be worth a process each.
+    """Whether a source may include a library of heavy templates.
+
+    An instance of these takes long enough to be worth a process.
     """
     names = (
         included.name for _, scanned in _walk(root, path, include) for included in scanned.includes
@@ -155,8 +166,9 @@ def _walk(
 
 
 def _named(name: str, folders: Iterable[Path]) -> Iterator[Path]:
-    """Which directory wins depends on the form and the compiler: every one that has the name
-    counts.
+    """Yield the file `name` in every directory that has it.
+
+    Which one wins depends on the form of the include and on the compiler, so all count.
     """
     return (folder / name for folder in folders if os.path.isfile(folder / name))  # noqa: PTH113 - no name is too long for it
 
@@ -186,7 +198,11 @@ def _everything(base: Path, at: Location, folders: Iterable[Path]) -> Iterator[P
 
 
 def _inside(base: Path, path: Path, written: str, where: Location | None) -> str:
-    """The file's name relative to the project, links followed."""
+    """Return a file's name relative to the project, with links followed.
+
+    Raises:
+        CompileError: the file lies outside of the project.
+    """
     try:
         real, home = Path(os.path.realpath(path)), Path(os.path.realpath(base))
         return real.relative_to(home).as_posix()
@@ -244,7 +260,7 @@ def includes(text: str) -> Iterator[_Include]:
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """What stands between quotes or angle brackets."""
+    """Yield the texts between quotes or angle brackets."""
     return (match[1] or match[2] for match in _NAMED.finditer(text))
 
 
@@ -252,17 +268,17 @@ def _blank(match: re.Match[str]) -> str:
     text = match.group()
     if text.startswith("/"):
         return " " + "\n" * text.count("\n")
-    # An include's own name is a string; raw strings may hold anything.
+    # Ordinary strings stay, since an include's name is one; raw strings may hold any text.
     return '""' + "\n" * text.count("\n") if match["d"] is not None else text
 
 
 def without_comments(text: str) -> str:
-    """A text with blanks in place of comments and raw strings; its lines are where they were."""
+    """Replace comments and raw strings by blanks; line numbers stay the same."""
     return _COMMENT.sub(_blank, text)
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text) of each line, continued ones joined."""
+    """Yield each line with the number of its first line; continued lines are joined."""
     number, carried, start = 0, "", 0
     for number, line in enumerate(text.split("\n"), 1):
         line = line.removesuffix("\r")
@@ -277,7 +293,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def conditional_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield number and text of each line, with the directives that may leave it out, inner last."""
+    """Yield number and text of each line, and the conditional directives around it, inner last."""
     around: list[str] = []
     for number, line in logical_lines(without_comments(text)):
         match = _CONDITION.match(line)
@@ -289,7 +305,10 @@ def conditional_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def condition(root: str, location: Location) -> str:
-    """Return the innermost directive that may leave a place out (`#ifdef X (line 3)`), if any."""
+    """Return the innermost conditional directive around a location, or an empty string.
+
+    An example is `#ifdef X (line 3)`.
+    """
     try:
         text = Path(root, location.file).read_text(encoding="utf-8", errors="replace")
     except OSError:

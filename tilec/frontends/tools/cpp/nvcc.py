@@ -30,11 +30,12 @@ class NvccResult:
 
     Attributes:
         data: the output file.
-        text: the same as PTX, if PTX was asked for.
-        symbol: of the entry point in that PTX.
-        log, command: what nvcc printed, and how it was run.
-        folder: directory of the temporary source, whose name the output may contain.
-        timed_out: whether it was ended at its time limit.
+        text: the output as PTX text; set by `compile_ptx` only.
+        symbol: symbol of the entry point in that PTX.
+        log: output of nvcc.
+        command: command line of nvcc.
+        folder: directory of the temporary source; the output may contain its name.
+        timed_out: whether nvcc exceeded its time limit.
     """
 
     data: bytes
@@ -47,10 +48,10 @@ class NvccResult:
 
 
 def host_parts(path: str, table: DigestTable) -> list[InputFile]:
-    """Return the host compiler as inputs: the driver, and the compiler proper that it starts.
+    """Return the host compiler as inputs: the gcc driver, and the cc1plus that it starts.
 
     Raises:
-        ToolchainError: there is none.
+        ToolchainError: no gcc is on PATH.
     """
     driver = Path(_host_compiler(path))
     parts = [InputFile(name="<host>/gcc", digest=table.sha256(driver.resolve()))]
@@ -83,7 +84,7 @@ def compile_ptx(
         nvcc: the compiler.
         source: the source's bytes.
         name: its name relative to `root`, for messages and `__FILE__`.
-        expression: C++ name of the kernel's instance; empty where nothing has to ask for it.
+        expression: C++ name of the kernel's instance; empty to instantiate nothing.
         root: the project's directory; nvcc runs there.
         arch: virtual architecture (`compute_90`).
         arguments: dialect, include directories, defines and flags.
@@ -94,7 +95,7 @@ def compile_ptx(
         ToolchainError: there is no host compiler, or nvcc cannot be started.
     """
     flags = ["-ptx", f"-arch={arch}", "-frandom-seed=tilec", *arguments]
-    # The variable makes nvcc instantiate the kernel, and shows its mangled name.
+    # The variable makes nvcc instantiate the kernel, and its value is the mangled name.
     anchor = f'extern "C" __device__ void* {_MARK} = (void*)&{expression};' if expression else ""
     done = run_nvcc(nvcc, source, name, anchor, flags, root=root, path=path, timeout=timeout)
     text = _without_path_hash(done.data.decode("utf-8", "surrogateescape"), name)
@@ -113,18 +114,18 @@ def run_nvcc(
     path: str,
     timeout: float,
 ) -> NvccResult:
-    """Compile a copy of a source, with the line `anchor` behind it.
+    """Compile a copy of a source with the line `anchor` appended.
 
     Raises:
         ToolchainError: there is no host compiler, or nvcc cannot be started.
-        UsageError: a directory's name has a character that nvcc gives a meaning.
+        UsageError: a directory's name has a character that is special to nvcc.
     """
     _host_compiler(path)
     head = name.replace("\\", "\\\\").replace('"', '\\"')
     text = f'#line 1 "{head}"\n'.encode() + source + f'\n#line 1 "{MARK_FILE}"\n{anchor}\n'.encode()
-    # NVRTC looks for headers beside the source too; nvcc would look beside the copy.
+    # NVRTC searches the source's directory for headers; nvcc would search the copy's.
     flags = [*flags, f"-I{_nameable(str(PurePosixPath(name).parent))}"]
-    # At the time limit, parts of nvcc may write to the directory until their worker ends.
+    # After a timeout, parts of nvcc may write to the directory until their worker ends.
     with tempfile.TemporaryDirectory(
         prefix="tilec-nvcc-", dir=_nameable(tempfile.gettempdir()), ignore_cleanup_errors=True
     ) as folder:
@@ -158,9 +159,9 @@ def _nameable(folder: str) -> str:
 
 
 def _without_path_hash(text: str, name: str) -> str:
-    """Replace the hash of the temporary file's path in PTX by one of the source's name.
+    """Replace the hash of the temporary file's path in PTX by a hash of the source's name.
 
-    nvcc puts it into names that are local to a file, in symbols and as bytes in debug sections.
+    nvcc puts it into file-local names, both in symbols and as bytes in debug sections.
     """
     fixed = hashlib.sha256(name.encode()).hexdigest()[:8]
     tail = f"_{len(_STEM) + 3}_{_STEM}_cu_"

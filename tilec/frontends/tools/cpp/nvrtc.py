@@ -1,4 +1,4 @@
-"""A thin binding of NVRTC's stable C interface: one call compiles one program in this process."""
+"""A thin binding of NVRTC's stable C interface; a call compiles a program in this process."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from tilec_runtime.errors import ToolchainError
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CWD = threading.Lock()
 _CANCELLED = 14
-# What every process can call the directory that it works in: images with the real one would depend
-# on where they are made.
+# A name of the working directory that is the same in every process. With the real name, images
+# would depend on the build machine.
 HERE = "/proc/self/cwd"
 _FIRST = (
-    240  # of the numbers that `_numbered` gives: below every limit, above what a process has open
+    240  # first file descriptor of `_numbered`: below every limit, above those usually in use
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """What NVRTC made of a source.
+    """Result of a compilation with NVRTC.
 
     Attributes:
         ok: whether it compiled.
-        ptx: PTX text.
-        ltoir: LTO-IR, where that was asked for.
+        ptx: PTX text, unless LTO-IR was requested.
+        ltoir: LTO-IR, if requested.
         lowered: mangled name by name expression.
-        log: the compiler's words.
-        result: NVRTC's result where it failed, such as `NVRTC_ERROR_COMPILATION`.
-        timed_out: it was cancelled at its deadline.
+        log: the compiler's log.
+        result: NVRTC's error name after a failure, such as `NVRTC_ERROR_COMPILATION`.
+        timed_out: whether it was cancelled at its time limit.
     """
 
     ok: bool
@@ -59,11 +59,11 @@ class Nvrtc:
             ToolchainError: it cannot be loaded.
         """
         try:
-            # NVRTC opens its builtins by name: with them loaded already, no search path matters.
+            # NVRTC opens its builtins by name: loaded before, they do not depend on a search path.
             self._builtins = ctypes.CDLL(builtins, mode=ctypes.RTLD_GLOBAL)
             self._lib = ctypes.CDLL(library)
             self._lib.nvrtcGetErrorString.restype = ctypes.c_char_p
-            # The arguments are told apart by position only: opaque handles and pointers.
+            # All arguments are opaque handles or pointers.
             for name in (
                 "GetPTX",
                 "GetPTXSize",
@@ -103,8 +103,8 @@ class Nvrtc:
             name: file name for messages, `__FILE__` and line information.
             options: NVRTC's options, with a virtual architecture.
             names: name expressions to lower (`ns::k<float, 4>`).
-            timeout: seconds after which the compiler is asked to stop.
-            lto: whether the options ask for LTO-IR: there is nothing else then.
+            timeout: seconds after which to cancel the compilation.
+            lto: whether the options request LTO-IR; NVRTC then makes no PTX.
         """
         lib = self._lib
         program = ctypes.c_void_p()
@@ -174,7 +174,7 @@ class Nvrtc:
 
 @functools.lru_cache(maxsize=2)
 def load(library: str, builtins: str) -> Nvrtc:
-    """NVRTC of these paths; loading it twice would cost 20 ms each time.
+    """Return NVRTC of these paths, loaded once: loading takes 20 ms.
 
     Raises:
         ToolchainError: it cannot be loaded.
@@ -184,10 +184,9 @@ def load(library: str, builtins: str) -> Nvrtc:
 
 @contextlib.contextmanager
 def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
-    """Work in a directory, so that names given to a compiler in this process are relative to it.
+    """Change to a directory in a `with`, so that compilers in this process get relative names.
 
-    Where it is to be `unnamed`, what is compiled tells debuggers of the directory that they work
-    in, in place of this one.
+    With `unnamed`, debug information names the debugger's working directory instead of this one.
     """
     with _CWD, _called(HERE) if unnamed else contextlib.nullcontext():
         try:
@@ -205,8 +204,9 @@ def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _called(name: str) -> Iterator[None]:
-    """While it lasts, compilers of this process take a name for the working directory; they ask for
-    it as a shell tells it.
+    """Set the name of the working directory for compilers of this process, in a `with`.
+
+    They read it from the variable PWD.
     """
     before = os.environ.get("PWD")
     os.environ["PWD"] = name
@@ -221,8 +221,12 @@ def _called(name: str) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Folders:
-    """Where headers are: the project's directory, that of the toolkit's headers, and include
-    directories relative to the project.
+    """Directories of headers.
+
+    Attributes:
+        root: the project's directory.
+        toolkit: directory of the toolkit's headers.
+        include: include directories, relative to the project.
     """
 
     root: str
@@ -240,20 +244,22 @@ def compile_nowhere(
     timeout: float,
     names: Sequence[str] = (),
 ) -> Program:
-    """LTO-IR of a source that says nothing of where it was compiled: it names the working directory
-    and the headers that it took code of.
+    """Compile a source to LTO-IR that does not depend on the directories of this machine.
+
+    LTO-IR names the working directory and the headers that it has code of. This function compiles
+    in `/`, with header directories named by file descriptors.
 
     Args:
         library: NVRTC.
         source: CUDA C++ text.
         name: its name, relative to the project.
-        options: without include directories.
-        where: these, and what they are relative to.
-        timeout: seconds after which the compiler is asked to stop.
+        options: NVRTC's options, without include directories.
+        where: the directories of headers.
+        timeout: seconds after which to cancel the compilation.
         names: name expressions to lower.
 
     Raises:
-        ToolchainError: the directories cannot be named.
+        ToolchainError: a file descriptor is in use, or a directory cannot be opened.
     """
     with inside("/"), _numbered((where.root, where.toolkit)) as (project, tools):
         folders = [
@@ -268,8 +274,9 @@ def compile_nowhere(
 
 @contextlib.contextmanager
 def _numbered(folders: Sequence[str]) -> Iterator[list[str]]:
-    """Directories by numbers of open files, which are the same on every machine. Only under the
-    lock of `inside`.
+    """Yield names of directories by fixed file descriptors, the same on every machine.
+
+    The caller must hold the lock of `inside`.
     """
     held: list[int] = []
     try:

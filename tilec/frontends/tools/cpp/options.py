@@ -1,6 +1,4 @@
-"""The options of [frontend.cuda] and of a kernel, checked, and what a compiler is told because of
-them.
-"""
+"""Check the options of [frontend.cuda] and of a kernel, and make compiler arguments of them."""
 
 from __future__ import annotations
 
@@ -12,28 +10,28 @@ from tilec.model.job import Option, Options
 from tilec.model.link import LinkEntry, entries
 from tilec_runtime.errors import UsageError
 
-# nvcc starts its parts through a shell, which expands these in spite of nvcc's quotes.
+# nvcc starts its parts through a shell, which expands these characters in spite of nvcc's quotes.
 _EXPANDED = "$`\\"
-# In names of directories nvcc gives these a meaning, too.
+# Characters that are special to nvcc in names of directories.
 _PARTED = f'{_EXPANDED},"'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CudaOptions:
-    """What the manifest says of a CUDA source.
+    """The manifest's options for a CUDA source.
 
     Attributes:
         compiler: `nvrtc` or `nvcc`.
         std: C++ dialect.
         include: directories, relative to the project.
         define: macros; an empty value defines it as 1.
-        flags: further flags, ptxas' own taken out.
+        flags: further flags of the compiler, without those of ptxas.
         ptxas: flags of ptxas.
-        unchecked: whether the flags may be such that tilec does not know; no cache key covers what
-            they read.
-        group: most variants of the source that are compiled in one go; None leaves that to what the
-            source includes.
-        link: files of device functions that the kernel is linked with.
+        unchecked: whether flags unknown to tilec are accepted; cache keys do not cover the files
+            that these read.
+        group: most variants of the source to compile in one run; None to decide by the headers that
+            it includes.
+        link: files of device functions to link the kernel with.
     """
 
     compiler: str = "nvrtc"
@@ -47,7 +45,7 @@ class CudaOptions:
     link: tuple[LinkEntry, ...] = ()
 
     def arguments(self) -> list[str]:
-        """Dialect, include directories, defines and flags as the compiler takes them."""
+        """Return dialect, include directories, defines and flags as compiler arguments."""
         define = [
             (name, _one_value(value) if self.compiler == "nvcc" else value)
             for name, value in self.define
@@ -61,12 +59,12 @@ class CudaOptions:
 
 
 def unspeakable(path: str) -> str:
-    """The first character of a directory's name that nvcc cannot be given, or an empty text."""
+    """Return the first character of a directory's name that nvcc cannot take, or ""."""
     return next((character for character in path if character in _PARTED), "")
 
 
 def read_options(options: Options) -> CudaOptions:
-    """Type the options, whose keys and kinds of values the manifest has checked.
+    """Read options into their types; the manifest has checked keys and kinds of values.
 
     Raises:
         UsageError: a flag or text could do more than change the code.
@@ -99,10 +97,10 @@ def read_options(options: Options) -> CudaOptions:
 
 
 def of_tiles(options: Options) -> Options:
-    """The options of a source of CUDA Tile C++, with what differs there.
+    """Return the options of a CUDA Tile C++ source: nvcc, and C++20 by default.
 
     Raises:
-        UsageError: a compiler is named that compiles none.
+        UsageError: `compiler` names another compiler than nvcc.
     """
     given = dict(options)
     if given.get("compiler", "nvcc") != "nvcc":
@@ -111,8 +109,9 @@ def of_tiles(options: Options) -> Options:
 
 
 def _refuse_expanded(options: CudaOptions) -> None:
-    """Refuse what the shell between nvcc and its parts would carry out: `$(…)` in a macro's value
-    runs a program.
+    """Refuse texts that the shell between nvcc and its parts would execute or split.
+
+    `$(…)` in a macro's value, for example, would run a program.
     """
     for name, value in options.define:
         for character in value:
@@ -132,11 +131,11 @@ def _refuse_expanded(options: CudaOptions) -> None:
 
 
 def _one_value(value: str) -> str:
-    """A macro's value for nvcc, which takes several definitions by comma: `1,Y=2` would define Y."""
+    """Escape commas in a macro's value for nvcc, which would define Y for `1,Y=2`."""
     parts = value.split('"')
     parts[::2] = [
         part.replace(",", "\\,") for part in parts[::2]
-    ]  # not in texts, where nvcc leaves it
+    ]  # nvcc does not split at commas in string literals
     return '"'.join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Reads parameter lists of kernels and templates: names, types, what is written, defaults."""
+"""Read parameter lists of kernels and templates: names, types, defaults, stores allowed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _MAX_ALIASES = 8
 
 @dataclasses.dataclass(slots=True)
 class Scope:
-    """What names mean in a file: aliases (`using T = float;`), and the file's name for messages."""
+    """The type aliases of a file (`using T = float;`), and its name for messages."""
 
     file: str
     aliases: dict[str, list[Token]] = dataclasses.field(default_factory=dict)
 
     def learn(self, tokens: Sequence[Token]) -> None:
-        """Remember a simple `using A = …` or `typedef … A`."""
+        """Record a simple `using A = …` or `typedef … A`; ignore other declarations."""
         texts = [t.text for t in tokens]
         if texts[:1] == ["using"] and len(texts) >= 4 and texts[2] == "=":
             self.aliases[texts[1]] = list(tokens[3:])
@@ -50,7 +50,7 @@ class Scope:
             self.aliases[texts[-1]] = list(tokens[1:-1])
 
     def resolve(self, tokens: Sequence[Token]) -> list[Token]:
-        """`tokens` with aliases replaced by what they stand for."""
+        """Return `tokens` with aliases replaced by their types."""
         out = list(tokens)
         for _ in range(_MAX_ALIASES):
             hit = next(
@@ -68,7 +68,7 @@ class Scope:
 
 
 def split(tokens: Iterable[Token]) -> list[list[Token]]:
-    """Tokens cut at their commas outside of all brackets."""
+    """Split tokens at commas outside of all brackets."""
     parts: list[list[Token]] = [[]]
     closers: list[str] = []
     for token in tokens:
@@ -84,9 +84,7 @@ def split(tokens: Iterable[Token]) -> list[list[Token]]:
 
 
 def template_parameter(tokens: Sequence[Token]) -> tuple[str, bool, bool]:
-    """(name, has a default, is a pack) of a template parameter; the name is empty where it has
-    none.
-    """
+    """Return (name or "", has a default, is a pack) of a template parameter."""
     texts = [t.text for t in tokens]
     head = tokens[: texts.index("=")] if "=" in texts else tokens
     pack = any(t.text == "..." for t in head)
@@ -103,10 +101,10 @@ def template_parameter(tokens: Sequence[Token]) -> tuple[str, bool, bool]:
 def parameters(
     tokens: Sequence[Token], scope: Scope, template: tuple[str, ...]
 ) -> tuple[ParamDecl, ...]:
-    """The parameters of a kernel in order.
+    """Return the parameters of a kernel in order.
 
     Raises:
-        CompileError: one is a reference.
+        CompileError: a parameter is a reference.
     """
     parts = split(tokens)
     if len(parts) == 1 and [t.text for t in parts[0]] == ["void"]:
@@ -159,14 +157,14 @@ _REFERENCE = "take it by value, or as a pointer; large structs go as `const __gr
 def _meaning(
     tokens: list[Token], stars: int, template: tuple[str, ...]
 ) -> tuple[str, str, bool | None, int]:
-    """(kind, dtype, out, size) of a type."""
+    """Return kind, dtype, out and size of a type with `stars` levels of pointers."""
     outer = _outside(tokens)
     first = next((i for i, t in enumerate(outer) if t.text == "*"), len(outer))
     base = spell([t for t in _before_star(tokens) if t.text != "const"])
     if stars:
         written = not any(t.text == "const" for t in outer[:first])
         if stars > 1:
-            # An array of pointers: its elements are addresses.
+            # A pointer to pointers: the elements are addresses.
             return "tensor", "u64", written, 0
         dtype = base if base in template else types.element(base)
         return "tensor", dtype, written, 0
@@ -199,9 +197,7 @@ def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
 
 
 def _without_attributes(tokens: list[Token]) -> list[Token]:
-    """Tokens without qualifiers that do not change the type, `[[…]]`, `alignas(…)` and
-    `__align__(…)`.
-    """
+    """Remove `[[…]]`, `alignas(…)`, `__align__(…)`, `__attribute__(…)` and neutral qualifiers."""
     out: list[Token] = []
     skip: list[str] = []
     for index, token in enumerate(tokens):
@@ -226,7 +222,7 @@ def _without_attributes(tokens: list[Token]) -> list[Token]:
 
 
 def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
-    """(type, name, array levels) of a declarator."""
+    """Return the type, the name and the number of array levels (0 or 1) of a declarator."""
     body = list(tokens)
     arrays = 0
     while body and body[-1].text == "]":
@@ -237,7 +233,7 @@ def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
         )
         body, arrays = body[:open_], arrays + 1
     if body and body[-1].text == ")":
-        # `float (*x)[4]`, `void (*f)(int)`: a pointer in any case.
+        # `float (*x)[4]` or `void (*f)(int)`: both are pointers.
         inner = next(
             (t for t in body if t.kind == "name" and body[body.index(t) - 1].text == "*"), None
         )
@@ -251,8 +247,9 @@ def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
 
 
 def _has_type(tokens: list[Token]) -> bool:
-    """Whether a type stands in front of a name (`unsigned x` has one, `unsigned` or `std::size_t`
-    alone are one).
+    """Whether the tokens before a name are a type, as in `unsigned x`.
+
+    In `unsigned` and `std::size_t` alone, the last name belongs to the type itself.
     """
     if not tokens or tokens[-1].text == "::":
         return False
@@ -260,7 +257,7 @@ def _has_type(tokens: list[Token]) -> bool:
 
 
 def _outside(tokens: Sequence[Token]) -> list[Token]:
-    """Tokens outside of template arguments."""
+    """Return the tokens outside of template arguments."""
     out: list[Token] = []
     depth = 0
     for token in tokens:
@@ -274,7 +271,7 @@ def _outside(tokens: Sequence[Token]) -> list[Token]:
 
 
 def spell(tokens: Sequence[Token]) -> str:
-    """Tokens as C++ text: a space between words, none around punctuation."""
+    """Return tokens as C++ text: a space between words and after commas."""
     text = ""
     for token in tokens:
         if (

@@ -1,6 +1,4 @@
-"""Finds the `__global__` functions of a CUDA C++ file and reads their parameters, without running a
-compiler.
-"""
+"""Find the `__global__` functions of a CUDA C++ file and their parameters, without a compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 SIMT, TILE = "__global__", "__tile_global__"
-"""What marks a kernel: of CUDA C++, and of CUDA Tile C++."""
+"""Keywords of kernels in CUDA C++ and in CUDA Tile C++."""
 
 _CLOSE = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _AFTER = {
@@ -30,13 +28,13 @@ _AFTER = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A kernel, with facts for the compile step alone.
+    """A kernel, with facts that only the compile step needs.
 
     Attributes:
         decl: the declaration.
-        required: how many template arguments have no default.
+        required: number of template parameters without a default.
         variadic: whether it takes a template parameter pack.
-        defined: whether its body is here (a mere declaration has none).
+        defined: whether it has a body; False for a mere declaration.
     """
 
     decl: KernelDecl
@@ -83,8 +81,8 @@ class _Reader:
         return list(self._kernels.values())
 
     def _walk(self, index: int, end: int, namespaces: tuple[str, ...], *, plain: bool) -> None:
-        # `plain` is inside of an `extern "C"`.
-        start = index  # of the declaration that is being read
+        # `plain`: inside of `extern "C"`, where names are not mangled.
+        start = index  # of the current declaration
         while index < end:
             token = self._tokens[index]
             if token.text in (";", "}"):
@@ -131,8 +129,9 @@ class _Reader:
         return [token.text for token in self._tokens[start : start + 2]] == ["extern", '"C"']
 
     def _kernel(self, start: int, index: int, namespaces: tuple[str, ...], *, plain: bool) -> int:
-        """Read the kernel whose declaration begins at `start` and has its mark at `index`; gives
-        the index behind it.
+        """Read a kernel whose declaration starts at `start`, with the keyword at `index`.
+
+        Returns the index after it.
         """
         at = index + 1
         while at < len(self._tokens) and self._tokens[at].text not in (";", "{", "}"):
@@ -202,7 +201,7 @@ class _Reader:
     def _parameters(
         self, open_: int, close: int, names: tuple[str, ...]
     ) -> tuple[tuple[ParamDecl, ...], tuple[Diagnostic, ...]]:
-        """Return the parameters, or why the kernel cannot take them."""
+        """Return the parameters, or diagnostics if a parameter is refused."""
         template = tuple(n.removesuffix("...") for n in names)
         try:
             return parameters(self._tokens[open_ + 1 : close], self._scope, template), ()
@@ -210,8 +209,10 @@ class _Reader:
             return (), exc.diagnostics
 
     def _template(self, start: int, end: int) -> tuple[tuple[str, ...], int, bool] | None:
-        """(names, how many need an argument, has a pack) of the last template header; None for
-        explicit instantiations.
+        """Return names, number of required arguments and whether there is a pack.
+
+        The last template header counts. The result is None for explicit instantiations and
+        specializations.
         """
         result: tuple[tuple[str, ...], int, bool] = ((), 0, False)
         index = start
@@ -282,7 +283,7 @@ class _Reader:
             return None
 
     def _doc(self, line: int) -> str:
-        """Return the words of the comment that ends on the line before."""
+        """Return the text of the comment that ends on the line before."""
         parts: list[str] = []
         for comment in reversed(self._comments):
             last = comment.line + comment.text.count("\n")
@@ -331,7 +332,7 @@ class _Reader:
 
 
 def clean_comment(text: str) -> str:
-    """Return the words of a comment without `//`, `/*` and `*`."""
+    """Return the text of a comment without `//`, `/*` and `*`."""
     lines = []
     for raw in text.split("\n"):
         line = raw.strip()

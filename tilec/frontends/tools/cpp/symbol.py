@@ -1,4 +1,4 @@
-"""From `rmsnorm<{T}, {VEC}>` and a variant to the C++ name that a compiler is asked for."""
+"""Make the C++ name of a kernel's instance from a symbol (`rmsnorm<{T}, {VEC}>`) and a variant."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _LENGTH = re.compile(r"\d+")
 
 
 def spell_value(value: AxisValue) -> str:
-    """An axis value in C++: dtypes by their C++ names, booleans as true and false, other texts as
-    they are.
+    """Return an axis value in C++: a dtype by its C++ name, a boolean as true or false.
+
+    Other strings stay as they are.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -37,10 +38,10 @@ def spell_value(value: AxisValue) -> str:
 
 
 def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
-    """The symbol with every `{axis}` place filled.
+    """Return the symbol with every `{axis}` replaced by the axis' value.
 
     Raises:
-        CompileError: a place names no axis.
+        CompileError: the matrix has no such axis.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -55,11 +56,11 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
 
 
 def name_expression(symbol: str, axes: Mapping[str, AxisValue], kernel: Found) -> str:
-    """The C++ expression that names the kernel's instance, namespaces included.
+    """Return the C++ expression that names the kernel's instance, with namespaces.
 
     Args:
-        symbol: as in the manifest; empty for the kernel's own name.
-        axes: the variant's.
+        symbol: symbol of the manifest; empty for the kernel's own name.
+        axes: axis values of the variant.
         kernel: the kernel in its source.
 
     Raises:
@@ -79,12 +80,12 @@ def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, kern
 
     Args:
         text: the symbol.
-        base: its name, without them.
-        arguments: as written, or None without `<>`.
+        base: its name, without template arguments.
+        arguments: the template arguments as written, or None without `<>`.
         kernel: the kernel in its source.
 
     Raises:
-        CompileError: the kernel takes another number.
+        CompileError: the kernel takes another number of them.
     """
     decl, required, most = kernel.decl, kernel.required, len(kernel.decl.template)
     subject = f"{decl.name} at {decl.location}"
@@ -115,7 +116,7 @@ def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, kern
 
 
 def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> dict[str, str]:
-    """The dtype that each type parameter of the template stands for in this variant."""
+    """Return the dtype of each type parameter of the template in this variant."""
     _, arguments = cut(symbol or decl.name)
     bound = {}
     for parameter, argument in decl.bound(arguments or ()).items():
@@ -132,8 +133,9 @@ def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> di
 
 
 def readable(symbol: str) -> str:
-    """Return `ns::act` of `_ZN2ns3actEf`: the name without its parameters; other symbols as they
-    are.
+    """Return the name in a mangled symbol (`ns::act` for `_ZN2ns3actEf`), without parameters.
+
+    Other symbols stay as they are.
     """
     if not symbol.startswith("_Z"):
         return symbol
@@ -151,7 +153,7 @@ def readable(symbol: str) -> str:
 
 
 def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
-    """The error for a symbol that the source does not have."""
+    """Return the error for a symbol that the source does not have."""
     names = [c.qualified or c.name for c in candidates]
     listing = (
         ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True))
@@ -164,8 +166,9 @@ def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
 
 
 def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Sequence[str]) -> str:
-    """What to do about a compiler's words on the symbol; `candidates` are the kernels that the
-    source has.
+    """Return a hint at the fix for a compiler's messages (`words`) about the symbol.
+
+    `candidates` are the names of the source's kernels.
     """
     if "is undefined" in words:
         header = next((h for name, h in _TYPE_HEADERS.items() if f'"{name}"' in words), "")

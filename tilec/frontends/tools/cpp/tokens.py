@@ -1,6 +1,4 @@
-"""Cuts C++ text into tokens with places: comments, strings and preprocessor lines are told apart,
-macros of the file are expanded.
-"""
+"""Split C++ text into tokens with locations, and expand object-like macros of the file."""
 
 from __future__ import annotations
 
@@ -34,8 +32,9 @@ _MAX_EXPANDED = 1 << 18
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text: its kind (name, number, string, char, punct, comment, directive), text
-    and place (from 1).
+    """A token: its kind, text, line and column (from 1).
+
+    Kinds are name, number, string, char, punct, comment and directive.
     """
 
     kind: str
@@ -46,9 +45,7 @@ class Token:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lexed:
-    """A file's tokens without comments and preprocessor lines, its comments, and its object-like
-    macros.
-    """
+    """A file's tokens (without comments and directives), comments and object-like macros."""
 
     tokens: tuple[Token, ...]
     comments: tuple[Token, ...]
@@ -56,11 +53,11 @@ class Lexed:
 
 
 def lex(text: str) -> Lexed:
-    """Tokens of a C++ file.
+    """Return the tokens of a C++ file.
 
-    Blocks under `#if 0` are left out. Of other conditionals all branches count, unless their braces
-    do not balance on their own: then the first one stands for all. Object-like macros that the file
-    defines are expanded.
+    Blocks under `#if 0` are left out. All branches of other conditionals are kept if the braces of
+    each are balanced; otherwise only the first non-empty branch is. Object-like macros that the
+    file defines are expanded.
     """
     comments: list[Token] = []
     stream: list[Token] = []
@@ -110,7 +107,7 @@ def _token(kind: str, text: str, offset: int, starts: list[int]) -> Token:
 
 
 def _end_of_directive(text: str, position: int) -> int:
-    # A comment may carry a directive over the end of its line, and so does a backslash.
+    # A comment or a backslash may continue a directive on the next line.
     while position < len(text):
         match = _IN_DIRECTIVE.match(text, position)
         assert match is not None
@@ -134,8 +131,9 @@ def _define(token: Token, macros: dict[str, tuple[Token, ...]]) -> None:
 
 
 def _branches(stream: list[Token], start: int) -> tuple[list[Token], int]:
-    """Tokens up to the `#endif`, `#else` or `#elif` that ends the part that starts at `start`, and
-    its index.
+    """Return the tokens of the branch that starts at `start`, and the index of its end.
+
+    An `#endif`, `#else` or `#elif` ends it.
     """
     out: list[Token] = []
     index = start
@@ -186,7 +184,7 @@ def _expand(
             out.append(token)
             continue
         budget[0] -= len(body)
-        # What a macro stands for is at the place of its use.
+        # Tokens of a macro get the location of its use.
         placed = (Token(t.kind, t.text, token.line, token.column) for t in body)
         out.extend(_expand(placed, macros, seen | {token.text}, budget))
     return out

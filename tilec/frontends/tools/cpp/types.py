@@ -1,4 +1,4 @@
-"""What C++ type names mean to a launcher: dtypes, vectors of them, and structs of known size."""
+"""Map C++ type names to dtypes, elements of vector types, and sizes of structs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tilec.model.cpp import dtype_of, plain
 from tilec_runtime.model.dtype import DTYPES
 
-# Element dtype of the toolkit's vector types: a pointer to them is a tensor of that dtype.
+# Element dtypes of the toolkit's vector types: a pointer to one is a tensor of that dtype.
 _VECTORS = {
     **{
         f"{name}{n}": dtype
@@ -52,9 +52,7 @@ _STRUCT_SIZES = {
 
 
 def element(name: str) -> str:
-    """The dtype behind a pointer to this type: scalars, and vectors of them; empty where it is
-    none.
-    """
+    """Return the dtype of a scalar type or of a vector type's elements, or an empty string."""
     return dtype_of(name) or _VECTORS.get(plain(name), "")
 
 
@@ -64,12 +62,12 @@ _TAG = re.compile(
 
 
 def is_tag(name: str) -> bool:
-    """Return whether a type is empty, and chooses code by its template arguments alone."""
+    """Return whether a type is an empty tag, such as `std::true_type`."""
     return _TAG.fullmatch(re.sub(r"\s+", "", name)) is not None
 
 
 def struct_size(name: str) -> int:
-    """Bytes of a type of the toolkit that is passed by value; 0 where it is not known."""
+    """Return the bytes of a toolkit's type that is passed by value, or 0 if unknown."""
     base = plain(name)
     if base in _STRUCT_SIZES:
         return _STRUCT_SIZES[base]
