@@ -21,9 +21,8 @@ _CANCELLED = 14
 # A name of the working directory that is the same in every process. With the real name, images
 # would depend on the build machine.
 HERE = "/proc/self/cwd"
-_FIRST = (
-    240  # first file descriptor of `_numbered`: below every limit, above those usually in use
-)
+# The first file descriptor of `_numbered`: below every limit, above those usually in use.
+_FIRST = 240
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
