@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp.options import CudaOptions
-from tilec.frontends.tools.cpp.parse import Found
+from tilec.frontends.tools.cpp.parse import CppKernel
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel
@@ -21,7 +21,7 @@ class CudaJob:
     Attributes:
         job: the variant and its target.
         options: checked options of the source.
-        found: the kernel in the source.
+        kernel: the kernel in the source.
         candidates: all kernels of the source.
         tools: by name; `nvcc` only if the options ask for it.
         path: PATH for a host compiler.
@@ -29,8 +29,8 @@ class CudaJob:
 
     job: Job
     options: CudaOptions
-    kernel: Found
-    candidates: Sequence[Found]
+    kernel: CppKernel
+    candidates: Sequence[CppKernel]
     tools: Mapping[str, Tool]
     path: str
 

@@ -17,7 +17,7 @@ from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import host_parts, run_nvcc
 from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_options
-from tilec.frontends.tools.cpp.parse import TILE, Found
+from tilec.frontends.tools.cpp.parse import TILE, CppKernel
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.kernels import naming
@@ -209,7 +209,7 @@ def _options(source: Source) -> CudaOptions:
     return read_options(of_tiles(source.options))
 
 
-def _kernels(source: Source) -> list[Found]:
+def _kernels(source: Source) -> list[CppKernel]:
     options = _options(source)
     names = [source.path, *includes.kernel_files(source.root, source.path, options.include)]
     found = [

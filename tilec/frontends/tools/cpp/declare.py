@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tilec.frontends.tools.cpp import includes, symbol
 from tilec.frontends.tools.cpp.options import read_options
-from tilec.frontends.tools.cpp.parse import SIMT, Found, find_kernels
+from tilec.frontends.tools.cpp.parse import SIMT, CppKernel, find_kernels
 from tilec.model.cpp import cut
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -19,7 +19,7 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location
 _TOGETHER = 16
 
 
-def kernels(source: Source) -> list[Found]:
+def kernels(source: Source) -> list[CppKernel]:
     """Return every `__global__` function that the source or a header of the project defines.
 
     Raises:
@@ -45,7 +45,7 @@ def together(source: Source) -> int:
     return 1 if includes.is_heavy(source.root, source.path, options.include) else _TOGETHER
 
 
-def find(job: Job, candidates: Sequence[Found]) -> Found:
+def find(job: Job, candidates: Sequence[CppKernel]) -> CppKernel:
     """Return the job's kernel in the current source.
 
     Raises:
@@ -58,11 +58,11 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
         return kernel
     if spec.decl.params or not candidates:
         # A macro makes this kernel: the compiler sees it, the parser does not.
-        return Found(decl=spec.decl, required=len(spec.decl.template))
+        return CppKernel(decl=spec.decl, required=len(spec.decl.template))
     raise symbol.unknown_symbol(base, [c.decl for c in candidates])
 
 
-def named(name: str, candidates: Sequence[Found]) -> Found | None:
+def named(name: str, candidates: Sequence[CppKernel]) -> CppKernel | None:
     """Return the kernel of a name, with or without namespaces, or None."""
     return next(
         (
@@ -74,7 +74,7 @@ def named(name: str, candidates: Sequence[Found]) -> Found | None:
     )
 
 
-def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[Found]:
+def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[CppKernel]:
     """Return the kernels of one file of the project.
 
     `keyword` marks a kernel (`__global__`).
@@ -96,7 +96,7 @@ def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[Found]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: str, name: str, keyword: str, mtime: int, size: int) -> tuple[Found, ...]:
+def _parsed(path: str, name: str, keyword: str, mtime: int, size: int) -> tuple[CppKernel, ...]:
     del mtime, size  # part of the key only
     return tuple(
         find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name, keyword)

@@ -27,7 +27,7 @@ _AFTER = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class CppKernel:
     """A kernel, with facts that only the compile step needs.
 
     Attributes:
@@ -43,7 +43,7 @@ class Found:
     defined: bool = True
 
 
-def find_kernels(text: str, file: str, keyword: str = SIMT) -> list[Found]:
+def find_kernels(text: str, file: str, keyword: str = SIMT) -> list[CppKernel]:
     """Return the kernels of a file in the order of their definitions.
 
     The parser skips code that it does not understand; the compiler reports errors in it.
@@ -74,9 +74,9 @@ class _Reader:
         self._constants = {
             name: body[0].text for name, body in lexed.macros.items() if len(body) == 1
         }
-        self._kernels: dict[tuple[str, tuple[str, ...]], Found] = {}
+        self._kernels: dict[tuple[str, tuple[str, ...]], CppKernel] = {}
 
-    def read(self) -> list[Found]:
+    def read(self) -> list[CppKernel]:
         self._walk(0, len(self._tokens), (), plain=False)
         return list(self._kernels.values())
 
@@ -190,7 +190,7 @@ class _Reader:
             cluster=self._cluster((*head, *tail)),
             typed=self._keyword == SIMT and not plain,
         )
-        kernel = Found(
+        kernel = CppKernel(
             decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{"
         )
         key = (decl.qualified, names)

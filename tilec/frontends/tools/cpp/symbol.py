@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.tools.cpp.parse import Found
+from tilec.frontends.tools.cpp.parse import CppKernel
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import CompileError
@@ -55,7 +55,7 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     return _PLACE.sub(fill, symbol)
 
 
-def name_expression(symbol: str, axes: Mapping[str, AxisValue], kernel: Found) -> str:
+def name_expression(symbol: str, axes: Mapping[str, AxisValue], kernel: CppKernel) -> str:
     """Return the C++ expression that names the kernel's instance, with namespaces.
 
     Args:
@@ -75,7 +75,9 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], kernel: Found) -
     return base if arguments is None else f"{base}<{', '.join(arguments)}>"
 
 
-def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, kernel: Found) -> None:
+def _check_arguments(
+    text: str, base: str, arguments: Sequence[str] | None, kernel: CppKernel
+) -> None:
     """Check the number of a symbol's template arguments.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilec.frontends.tools.abi import check
-from tilec.frontends.tools.cpp.parse import Found, find_kernels
+from tilec.frontends.tools.cpp.parse import CppKernel, find_kernels
 from tilec.frontends.tools.cpp.symbol import (
     bindings,
     name_expression,
@@ -18,7 +18,7 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot
 
 
-def kernel(text: str) -> Found:
+def kernel(text: str) -> CppKernel:
     return find_kernels(text, "k.cu")[0]
 
 
@@ -26,7 +26,7 @@ PLAIN = kernel("namespace n { __global__ void k(float* y, const float* x, int n)
 TEMPLATE = kernel("template <typename T, int V = 4> __global__ void k(T* y, T a) {}")
 
 
-def named(found: Found, symbol: str, **axes: AxisValue) -> str:
+def named(found: CppKernel, symbol: str, **axes: AxisValue) -> str:
     return name_expression(symbol, axes, found)
 
 
