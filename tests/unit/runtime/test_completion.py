@@ -89,7 +89,3 @@ def test_a_thread_ends_without_work_and_another_one_comes(monkeypatch: pytest.Mo
         joined(threads[-1])
     assert all(thread.daemon for thread in threads)
     assert threads[0] is not threads[1]
-
-
-# --- what an op came to reaches whoever waits, whatever is wrong with it
-# ------------------------------------------------------------

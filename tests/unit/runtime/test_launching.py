@@ -29,7 +29,6 @@ from tilec_runtime import load
 from tilec_runtime.errors import (
     KernelCacheError,
     LaunchLimitError,
-    NoImageError,
 )
 from tilec_runtime.launch.plans import MOST_PLANS
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -57,21 +56,6 @@ def test_a_launch_as_the_driver_sees_it():
         0,
     )
     assert launch.arguments == (0x10000, 0x20000, 0x30000, 1024, 2.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "symbol"),
-    [
-        ((Z, X, Y), "add_fast"),
-        ((Z, Array(1024, ptr=0x20004), Y), "add_any"),
-        (tuple(Array(1000, ptr=0x10000 * i) for i in (1, 2, 3)), "add_any"),
-    ],
-)
-def test_the_first_variant_whose_assumptions_hold(arguments, symbol):
-    module, driver = loaded(ADD)
-    for _ in range(2):
-        module.add(*arguments, stream=5)
-    assert [launch.symbol for launch in driver.launches] == [symbol, symbol]
 
 
 def test_axes_by_argument_default_keyword_place_and_restriction():
@@ -216,14 +200,6 @@ def test_a_failed_load_is_tried_again():
     driver.fail.clear()
     module.add(Z, X, Y, stream=5)
     assert len(driver.launches) == 1
-
-
-def test_no_image_for_the_device():
-    blackwell = dataclasses.replace(H200, cc=(10, 0))
-    module, driver = loaded(ADD, devices=(blackwell,))
-    with pytest.raises(NoImageError, match=r"(?s)^add-a16: no image runs on .*10\.0.*sm_90: "):
-        module.add(Z, X, Y, stream=5)
-    assert driver.loads == []
 
 
 def test_a_tile_kernels_block_stands_for_whatever_it_needs():

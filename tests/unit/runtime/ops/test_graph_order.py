@@ -11,11 +11,7 @@ import pytest
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import (
-    AsyncKernelLaunch,
     CudaGraph,
-    Device,
-    KernelFunction,
-    LaunchConfig,
     Stream,
     Tensor,
     as_op,
@@ -73,23 +69,6 @@ def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) 
     )  # what had moved in is back
     assert graph.nodes == 1
     graph.replay()
-
-
-def test_launches_without_a_bundle_are_captured(gpu: Gpu) -> None:
-    device = Device(0, driver=gpu.driver)
-    function = KernelFunction.borrow_raw("scale", device)
-    x = gpu.tensor()
-    launch = (
-        AsyncKernelLaunch(function).push_arg(x).set_launch_config(LaunchConfig.for_num_elems(COUNT))
-    )
-    graph = launch.graph_on(gpu.stream)
-    gpu.driver.launches.clear()
-    graph.replay()
-    assert [(found.symbol, found.shape.grid, found.stream) for found in gpu.driver.launches] == [
-        ("scale", (1, 1, 1), gpu.stream.handle)
-    ]
-    (output,) = graph.take_output()
-    assert output.storage is x.storage
 
 
 # Captures of other libraries

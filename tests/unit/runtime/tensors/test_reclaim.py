@@ -62,14 +62,6 @@ def test_buffers_get_it_too(stream: int | None) -> None:
     assert driver.asked == 2
 
 
-def test_the_request_is_made_once_more_and_no_oftener() -> None:
-    driver = Scarce(needed=9)
-    with pytest.raises(OutOfMemoryError, match="has no memory of 64 bytes") as caught:
-        allocate_bytes(driver, 0, 64, 5)
-    assert driver.asked == 2
-    assert (caught.value.requested, caught.value.used, caught.value.total) == (64, 0, 2**30)
-
-
 def test_nothing_is_given_back_for_more_than_the_device_has() -> None:
     driver = Scarce(needed=1)
     with pytest.raises(OutOfMemoryError):

@@ -4,6 +4,7 @@ where it was made.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable
 
@@ -141,56 +142,30 @@ def test_views_share_the_memory(tensor: Make) -> None:
         block.view(8)
 
 
-def test_a_viewed_tensor_can_be_read_but_not_written_or_moved(tensor: Make) -> None:
-    t = tensor(4)
-    view = t[1:3]
-    assert np.asarray(t.borrow()).tolist() == [0, 1, 2, 3]
-    moves = ((t.share, "moved into share"), (lambda: t.partition(2), "moved into the partition"))
-    for refused, name in ((t.borrow_mut, "written by the mutable borrow"), *moves):
-        with pytest.raises(BorrowError) as caught:
-            refused()
-        assert caught.value.what.startswith(f"the tensor cannot be {name} (")
-        assert caught.value.what.endswith(" still reads it")
-        assert caught.value.what.count(__file__) == 2, (
-            "both sides are named with where they were made"
-        )
-    view.release()
-    view.release()
-    assert repr(view).endswith(", released>")
-    with pytest.raises(BorrowError, match=r"cannot use the tensor: the slice \(.*\) has ended"):
-        view[0]
-    with t.borrow_mut():
-        pass
-
-
 # --- borrows
 # -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_borrow_ends_with_its_block(tensor: Make) -> None:
+def test_borrows_end_with_their_block(tensor: Make) -> None:
     t = tensor(4)
-    with t.borrow() as first, t.borrow() as second:
-        assert np.asarray(first).tolist() == np.asarray(second).tolist()
-        with pytest.raises(BorrowError, match=r"the borrow .* still reads it"):
+    with t.borrow(), t[1:3] as view:
+        with pytest.raises(BorrowError) as caught:
             t.borrow_mut()
-    with t.borrow_mut() as m:
-        np.from_dlpack(m)[...] = 7
-        for refused in (t.borrow, t.borrow_mut, t.share, lambda: t[0]):
+        assert caught.value.what.startswith("the tensor cannot be written by the mutable borrow (")
+        assert caught.value.what.count(__file__) == 2, "both sides are named with their lines"
+        assert np.asarray(view).tolist() == [1, 2]
+    with contextlib.suppress(RuntimeError), t.borrow_mut() as m:
+        for refused in (t.borrow, t.share, lambda: t.partition(2), lambda: t[0]):
             with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
                 refused()
-        with m[1:] as part:
-            with pytest.raises(
-                BorrowError,
-                match=r"cannot be written by the partition in place .*: the slice .* still writes it",
-            ):
-                m.partition(2)
-            assert np.asarray(part).tolist() == [7, 7, 7]
-    with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
-        m.partition(2)
-    with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
-        np.asarray(m)
-    assert repr(m).endswith(", released>")
-    assert np.asarray(t).tolist() == [7] * 4
+        raise RuntimeError
+    for late, words in (
+        (view, r"the slice \(.*\) has ended"),
+        (m, "the mutable borrow .* has ended"),
+    ):
+        with pytest.raises(BorrowError, match=words):
+            np.asarray(late)
+    t.share()
 
 
 # --- shared
@@ -278,22 +253,6 @@ def test_a_prefix_bounds_the_grid_from_above(tensor: Make) -> None:
     assert repr(part).endswith("grid (4,) at most>")
     with pytest.raises(TensorError, match="a prefix is written cannot be mapped"):
         tensor(8).partition_prefix(2).map(2)
-
-
-def test_a_partition_in_place_writes_the_tensor_itself(tensor: Make) -> None:
-    t = tensor(8)
-    with t.partition_mut(2) as part:
-        assert part.unpartition() is part.base
-        with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
-            t.borrow()
-    with pytest.raises(BorrowError, match=r"the partition in place .* has ended"):
-        part.unpartition()
-    with t.borrow_mut() as m:
-        inner = m.partition(4)
-        with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
-            m.partition(2)
-        inner.release()
-        assert m.partition(2).grid == (4,)
 
 
 def test_tiles_are_dealt_out_to_blocks(tensor: Make) -> None:
