@@ -1,6 +1,4 @@
-"""Devices as programs name them, streams of other libraries, and failures that a mark on the cpu
-device tells.
-"""
+"""Devices as programs name them."""
 
 from __future__ import annotations
 

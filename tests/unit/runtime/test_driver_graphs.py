@@ -1,6 +1,4 @@
-"""Captures and graphs on a double of libcuda: modes, contexts, and results that are
-no errors.
-"""
+"""Captures on a double of libcuda: their status, and modes of threads."""
 
 from __future__ import annotations
 

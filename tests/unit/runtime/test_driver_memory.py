@@ -1,4 +1,4 @@
-"""Asynchronous copies, pinned memory and pools through a double of libcuda."""
+"""Pools and addresses through a double of libcuda."""
 
 from __future__ import annotations
 

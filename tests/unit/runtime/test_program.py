@@ -1,4 +1,4 @@
-"""Programs compute what expressions evaluate to, and fail where they have no value of 64 bits."""
+"""Programs apply where what was decided while they were traced is decided again."""
 
 from __future__ import annotations
 

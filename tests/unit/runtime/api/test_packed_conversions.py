@@ -1,6 +1,4 @@
-"""Conversions from and to elements of four bits, two in a byte: every pattern against ml_dtypes,
-and the kernels that do it on a GPU.
-"""
+"""Conversions from and to elements of four bits, two in a byte: every pattern against ml_dtypes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim that ends while its op is still being enqueued: whoever uses the tensor from then on, on
+"""A claim that ends while its op is still being enqueued: who writes the tensor from then on, on
 another thread, comes after the op.
 """
 

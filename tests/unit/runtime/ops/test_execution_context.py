@@ -1,4 +1,4 @@
-"""What an execution gives its ops: memory, copies, and uses that order streams and outlive errors."""
+"""What an execution gives its ops: memory and copies, and no use once it is over."""
 
 from __future__ import annotations
 

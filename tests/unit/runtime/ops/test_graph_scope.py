@@ -1,6 +1,4 @@
-"""Ops that are captured one after another: results that later records use, borrows that end, and
-scopes that fail.
-"""
+"""Ops that are captured one after another: streams that take no work, and scopes that fail."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Handles of other libraries on the cpu device: devices, streams, modules and functions that are
-borrowed, and streams both ways.
-"""
+"""Streams of other libraries on the cpu device: taken wherever a stream is, and borrowed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Uses that nobody plans: copies, one op in two threads, deep chains, loops that end early,
-processes that end or fork in the middle.
+"""Uses that nobody plans: copies, deep chains, loops that end early, processes that end or fork in the
+middle.
 """
 
 from __future__ import annotations

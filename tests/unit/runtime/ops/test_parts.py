@@ -1,4 +1,4 @@
-"""Parts of mutable borrows in what writes: launches, copies, fills, partitions and graphs."""
+"""Parts of mutable borrows that copies write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims on a tensor: readers, writers, borrows inside borrows, and what conflicts say."""
+"""Claims on a tensor that the collector ends."""
 
 from __future__ import annotations
 
