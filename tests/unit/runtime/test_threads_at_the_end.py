@@ -63,7 +63,6 @@ told = []
         "pass",
         "print(np.asarray(op().sync()[0]).tolist())",
         "print(np.asarray(op().future().result(30)[0]).tolist())",
-        "op().future().add_done_callback(lambda f: print(np.asarray(f.result()[0]).tolist()))",
         "async def main(): return (await op())[0]\n    import asyncio; print(np.asarray(asyncio.run(main())).tolist())",
         (
             "z = ones(4); s = Device('cpu', driver=driver).new_stream(); "
