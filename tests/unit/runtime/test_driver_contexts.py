@@ -46,6 +46,23 @@ def test_no_thread_is_left_on_another_device_than_the_first():
     assert len(api.contexts("cuLaunchKernelEx")) == 2
 
 
+def test_a_new_thread_gets_the_context_at_its_first_launch():
+    api, tries = Api(), []
+    refused = real.CUresult.CUDA_ERROR_INVALID_CONTEXT
+    Driver(api).launch_failed(0, refused, 0, lambda: tries.append(api.current) or OK, "add")
+    assert tries == [CONTEXTS[0]]
+    assert api.current == CONTEXTS[0]
+
+
+def test_a_launch_that_fails_in_the_right_context_too_is_told():
+    failed = real.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+    with pytest.raises(
+        DriverError, match=r"^add: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+    ) as caught:
+        Driver(Api()).launch_failed(0, failed, 0, lambda: OK, "add")
+    assert caught.value.kernel == "add"
+
+
 def test_a_foreign_context_is_restored():
     api = Api()
     driver = Driver(api)
