@@ -14,6 +14,7 @@ from tests.runtime_samples import (
     ADD_ABI,
     ADD_PARAMS,
     GEMM,
+    SCALAR,
     STRUCT,
     Array,
     image,
@@ -327,6 +328,24 @@ COMPUTED = VariantInfo(
 )
 
 
+SCALED = kernel(
+    "scaled",
+    (ADD_PARAMS[0], Param(name="a", kind=SCALAR, dtype="T")),
+    tuple(
+        VariantInfo(
+            id=f"scaled-{t}",
+            axes=(("T", t),),
+            abi=(slot("ptr", "z.ptr"), slot(t, "a")),
+            images=(image(f"scaled_{t}"),),
+        )
+        for t in ("f16", "bf16")
+    ),
+    axes=(("T", ("f16", "bf16")),),
+    dtype_axes=("T",),
+    launch=LaunchInfo(grid=("1",)),
+)
+
+
 @pytest.mark.parametrize(
     ("kernel", "arguments", "kind", "what"),
     [
@@ -371,6 +390,12 @@ COMPUTED = VariantInfo(
             (Z, X, Y),
             BundleError,
             "add: the bundle's index holds an expression that cannot be read",
+        ),
+        (
+            SCALED,
+            (Z, 3.0),
+            DTypeError,
+            "scaled: argument 'a' is 3.0, which does not say what T is: pass a NumPy scalar of ",
         ),
         (
             dataclasses.replace(GEMM, default=()),

@@ -162,6 +162,7 @@ def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
 def test_unzip_needs_no_count_where_it_is_known(held: Held) -> None:
     a, b = zip_ops(as_op(1), as_op("a")).unzip()
     assert (a.sync(), b.sync()) == (1, "a")
+    assert [part.sync() for part in as_op((1,)).unzip(1)] == [1]
     launch = held.module.ops.add(*(api.ones(4).sync() for _ in range(3)))
     assert len(launch.unzip()) == len(held.module.kernels["add"].info.params)
     op = as_op(1).map(lambda one: (one, 2))
