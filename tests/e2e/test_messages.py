@@ -117,7 +117,7 @@ EVEN = """\
 import triton
 import triton.language as tl
 
-@triton.heuristics({"EVEN": lambda args: args["BLOCK"] > args["n"]})
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
 @triton.heuristics({"HALF": lambda args: args["BLOCK"] // 2})
 @triton.jit
 def scale(y, n, BLOCK: tl.constexpr, HALF: tl.constexpr, EVEN: tl.constexpr):
@@ -126,7 +126,7 @@ def scale(y, n, BLOCK: tl.constexpr, HALF: tl.constexpr, EVEN: tl.constexpr):
 """
 HEURISTIC = (
     "constant 'EVEN' of the kernel is bound by no axis of the matrix, and its heuristic reads n, which a launch gives: "
-    'list its values, each with its condition, such as matrix.EVEN = [true, false], launch.requires = ["not EVEN or y.size % 16 == 0"], '
+    'list its values, each with its condition, such as matrix.EVEN = [true, false], launch.requires = ["not EVEN or y.size % BLOCK == 0"], '
     "dispatch = { default = { EVEN = false }, rules = [{ take = { EVEN = true } }] }\n"
 )
 AXIS = (
@@ -150,6 +150,13 @@ TABLE = {
         ),
         EVEN,
         HEURISTIC.replace("y.size", "n"),
+    ),
+    "a heuristic that decides, which has no formula": (
+        TRITON.replace("matrix = {", "matrix = { HALF = [512],"),
+        EVEN.replace('args["n"] % ', 'args["n"] > 0 and args["n"] % '),
+        HEURISTIC.replace("y.size % BLOCK == 0", "…").replace(
+            " } }] }\n", " } }] }, with the heuristic's own condition for …\n"
+        ),
     ),
     "a heuristic that reads a launch, as proposed": (
         TRITON.replace("matrix = {", "matrix = { HALF = [512], EVEN = [true, false],")

@@ -28,7 +28,8 @@ class ParamDecl:
         location: where it is declared.
         rank: dimensions of a tensor, -1 if unknown.
         read: the kernel reads this output before it writes it.
-        computed_from: of a constant, the parameter that the source computes it from.
+        computed_from: of a constant, the parameter that the source computes it from; `formula` is
+            how, as an expression of parameters and constants, empty if unknown.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ParamDecl:
     rank: int = -1
     read: bool = False
     computed_from: str = ""
+    formula: str = ""
 
     @property
     def given(self) -> bool:

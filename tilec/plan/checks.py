@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from tilec.manifest.types import Kernel
@@ -11,7 +12,7 @@ from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_axes
-from tilec.plan.points import Report, axis_values, extent_faults
+from tilec.plan.points import Report, axis_values, extent_faults, filled
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
@@ -20,6 +21,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import same_point
 
+_WORD = re.compile(r"[\w.\[\]]+")  # an operand that needs no parentheses
 _LONGEST_ID = 240  # with a suffix it has to fit into the 255 bytes of a file's name
 
 
@@ -116,20 +118,29 @@ def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -
 
 
 def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
-    """Return how the manifest says a constant that the source computes from another parameter."""
+    """Return how the manifest gives a constant that the source computes from another parameter.
+
+    A formula that is not known is shown as `…`, which no expression can hold.
+    """
     name, read = constant.name, constant.computed_from
     given = [param.name for param in decl.params if param.given]
     if read not in given:
         return (
-            f', and its heuristic reads {read}: compute it so, such as let.{name} = "{read} // 2"'
+            f", and its heuristic reads {read}: compute it so, "
+            f'such as let.{name} = "{constant.formula or "…"}"'
         )
-    values = (expr.parse_abi(text)[1].text for text in kernel.args or given)
-    value = dict(zip(given, values, strict=False))[read]
-    return (
+    values = [expr.parse_abi(text)[1].text for text in kernel.args or given]
+    passed = {
+        param: value if _WORD.fullmatch(value) else f"({value})"
+        for param, value in zip(given, values, strict=False)
+    }
+    formula = filled(constant.formula, passed)
+    advice = (
         f", and its heuristic reads {read}, which a launch gives: list its values, each with its condition, "
-        f'such as matrix.{name} = [true, false], launch.requires = ["not {name} or {value} % 16 == 0"], '
+        f'such as matrix.{name} = [true, false], launch.requires = ["not {name} or {formula or "…"}"], '
         f"dispatch = {{ default = {{ {name} = false }}, rules = [{{ take = {{ {name} = true }} }}] }}"
     )
+    return advice if formula else f"{advice}, with the heuristic's own condition for …"
 
 
 def _unused(name: str, decl: KernelDecl) -> str:

@@ -183,7 +183,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "note": "compiled with nvcc",
         "configs": ((("BLOCK", 64),),),
     },
-    ParamDecl: {"location": None, "read": True, "computed_from": "n"},
+    ParamDecl: {"location": None, "read": True, "computed_from": "n", "formula": "n // 2"},
     Param: {"doc": "another text", "optional": True},
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilec.frontends.tools.environment import variables_hidden
 from tilec.frontends.tools.packages import require_minor
+from tilec.frontends.triton.heuristics import Known, Read, formula_of
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
@@ -218,32 +219,11 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-class _Known(dict[str, object]):
-    """Values of constants, as `@triton.heuristics` reads them.
-
-    `read` is an argument of a launch that a rule reads; without any, a constant of no value here,
-    for which 1 stands in.
-    """
-
-    def __init__(self, values: Mapping[str, object], params: Sequence[Parameter]) -> None:
-        super().__init__(values)
-        self.constants = {param.name for param in params if param.constant}
-        self.read = ""
-
-    def __missing__(self, name: str) -> object:
-        if name in self.constants:
-            self.read = self.read or name
-            return 1
-        self.read = name
-        raise KeyError(name)
-
-
 def configs_of(
     value: object, params: Sequence[Parameter]
-) -> tuple[tuple[dict[str, object], ...], dict[str, str]]:
+) -> tuple[tuple[dict[str, object], ...], dict[str, Read]]:
     """Return what the decorators around a kernel say of constants and hints, for each configuration
-    of `@triton.autotune`, and the constants that follow from a parameter of no value here, with
-    its name.
+    of `@triton.autotune`, and the constants that follow from a parameter of no value here.
 
     Values of `@triton.heuristics` are among the first where they follow from constants.
     """
@@ -260,16 +240,18 @@ def configs_of(
     given = {param.name: param.default for param in params if param.default is not None}
     if all(config.get("num_ctas", 1) == 1 for config in configs):
         configs = [{k: v for k, v in config.items() if k != "num_ctas"} for config in configs]
-    computed: dict[str, str] = {}
+    computed: dict[str, Read] = {}
+    constants = {param.name for param in params if param.constant}
     for config in configs:
         for name, rule in (pair for each in rules for pair in each.items()):
-            known = _Known({**given, **config}, params)
+            known = Known({**given, **config}, constants)
             with contextlib.suppress(Exception):  # it reads what a launch is given
                 result = rule(known)
                 if not known.read:
                     config[name] = result
             if known.read:
-                computed[name] = computed.get(known.read, known.read)
+                first = computed[known.read].name if known.read in computed else known.read
+                computed[name] = Read(first, formula_of(rule))
     return tuple(configs), computed
 
 

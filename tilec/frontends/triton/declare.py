@@ -19,6 +19,7 @@ from tilec.frontends.tools.python_errors import (
 )
 from tilec.frontends.tools.undefined import undefined_names
 from tilec.frontends.triton import api
+from tilec.frontends.triton.heuristics import Read
 from tilec.frontends.triton.writes import Function, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
@@ -84,6 +85,7 @@ def _kernel(
             if param.pointer or not param.dtype
             else "scalar"
         )
+        read = computed.get(param.name, Read("", ""))
         decls.append(
             ParamDecl(
                 name=param.name,
@@ -95,7 +97,8 @@ def _kernel(
                 default=param.default,
                 location=location,
                 rank=ranks.get(param.name, -1),
-                computed_from=computed.get(param.name, ""),
+                computed_from=read.name,
+                formula=read.formula,
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")

@@ -1,0 +1,104 @@
+"""Rules of `@triton.heuristics`: which names they read, and their formula where it is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+Rule = Callable[[Mapping[str, object]], object]
+
+
+class Read(NamedTuple):
+    """A name that a rule reads, and the rule's formula, empty if it is no single expression."""
+
+    name: str
+    formula: str
+
+
+class Known(dict[str, object]):
+    """Values of constants, as rules read them.
+
+    `read` is an argument of a launch that a rule reads; without any, a constant of no value here,
+    for which 1 stands in.
+    """
+
+    def __init__(self, values: Mapping[str, object], constants: Collection[str]) -> None:
+        """Start with the values that are known."""
+        super().__init__(values)
+        self.constants = constants
+        self.read = ""
+
+    def __missing__(self, name: str) -> object:
+        """Note the name of a missing value."""
+        if name in self.constants:
+            self.read = self.read or name
+            return 1
+        self.read = name
+        raise KeyError(name)
+
+
+class Formula:
+    """The expression that a rule computes, as text of the manifest's language; `kind` is `name`,
+    `number` or `condition`. It has the operators of `_OPERATORS`.
+
+    A rule that decides on the way (`and`, `if`, `is None`) has no formula.
+    """
+
+    def __init__(self, text: str, kind: str = "name") -> None:
+        """Keep the text."""
+        self.text = text
+        self.kind = kind
+
+    def __bool__(self) -> bool:
+        """Refuse: the value depends on a launch."""
+        raise TypeError(f"{self.text} is not known here")
+
+
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _joined(left: object, operator: str, right: object, kind: str) -> Formula:
+    texts = []
+    for operand in (left, right):
+        if isinstance(operand, Formula):
+            alone = operand.kind == "name" or (operand.kind, kind) == ("number", "condition")
+            texts.append(operand.text if alone else f"({operand.text})")
+        elif type(operand) is int and operand >= 0:
+            texts.append(str(operand))
+        else:
+            raise TypeError(f"{operand!r} has no place in a formula")
+    return Formula(f"{texts[0]} {operator} {texts[1]}", kind)
+
+
+def _operate(name: str, operator: str, kind: str) -> None:
+    def operate(self: Formula, other: object) -> Formula:
+        return _joined(self, operator, other, kind)
+
+    def reflected(self: Formula, other: object) -> Formula:
+        return _joined(other, operator, self, kind)
+
+    setattr(Formula, f"__{name}__", operate)
+    setattr(Formula, f"__r{name}__", reflected)  # Python swaps comparisons itself
+
+
+for _name, _operator in _OPERATORS.items():
+    _operate(_name, _operator, "number")
+for _name, _operator in _COMPARISONS.items():
+    _operate(_name, _operator, "condition")
+
+
+class _Names(dict[str, object]):
+    """Arguments of a launch, each of which is its name."""
+
+    def __missing__(self, name: str) -> object:
+        return Formula(name)
+
+
+def formula_of(rule: Rule) -> str:
+    """Return the formula of a rule, empty if it is no single expression."""
+    try:
+        result = rule(_Names())
+    except Exception:  # noqa: BLE001 - a rule may do anything with a value
+        return ""
+    return result.text if isinstance(result, Formula) else ""
