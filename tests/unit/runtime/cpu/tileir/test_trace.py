@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import Golden
@@ -21,7 +22,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
     type_text,
 )
-from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.ops import OPS
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import FORMS, op_text, render
@@ -123,24 +124,26 @@ def test_other_grids_and_blocks_are_none(grid: Any, block: Any, words: str) -> N
 
 
 def test_a_trace_has_a_line_for_each_operation() -> None:
-    """Addresses are told by parameter, so that the lines of two runs are the same."""
+    """Addresses are told by parameter, so that the lines of two runs are the same; parameters that
+    share their memory keep their names.
+    """
 
-    def fill(b: Builder, x: Value) -> None:
+    def fill(b: Builder, x: Value, _: Value) -> None:
         at = b.op("offset", {"pointer": x, "offset": b.block()}, POINTER)
         b.compare(b.load(at, I32), b.constant(7))
         b.ret()
 
-    memory = Memory()
-    region = memory.new("x", 8)
-    region.itemsize = 4
-    stepper = tileir.step(module((POINTER,), fill), [region.address], (2, 1, 1), memory, (1, 0, 0))
-    assert [str(held) for _, held in stepper.parameters()] == ["ptr<i32> x+0"]
+    data = np.zeros(2, np.int32)
+    memory = Memory([MemoryRegion.of("x", data), MemoryRegion.of("y", data)])
+    made = module((POINTER, POINTER), fill)
+    stepper = tileir.step(made, [data.ctypes.data] * 2, (2, 1, 1), memory, (1, 0, 0))
+    assert [str(held) for _, held in stepper.parameters()] == ["ptr<i32> x+0", "ptr<i32> y+0"]
     assert [str(executed) for executed in stepper] == [
-        "kernel.py:1:1: %1, %2, %3 = get_tile_block_id  -> int32 1, int32 0, int32 0",
-        "kernel.py:2:1: %4 = offset %0, %1  -> ptr<i32> x+1",
-        "kernel.py:3:1: %5, %6 = load_ptr_tko weak %4  -> int32 0",
-        "kernel.py:4:1: %7 = constant  -> int32 7",
-        "kernel.py:5:1: %8 = cmpi less_than signed %5, %7  -> bool True",
+        "kernel.py:1:1: %2, %3, %4 = get_tile_block_id  -> int32 1, int32 0, int32 0",
+        "kernel.py:2:1: %5 = offset %0, %2  -> ptr<i32> x+1",
+        "kernel.py:3:1: %6, %7 = load_ptr_tko weak %5  -> int32 0",
+        "kernel.py:4:1: %8 = constant  -> int32 7",
+        "kernel.py:5:1: %9 = cmpi less_than signed %6, %8  -> bool True",
     ]
 
 
