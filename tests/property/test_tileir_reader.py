@@ -184,6 +184,10 @@ def test_types_in_types() -> None:
     assert "types are nested too deeply" in refused(assembled([b"\x10\1\0\0"], RETURN), 10 << 20)
 
 
+def test_a_kernel_has_the_type_of_a_function() -> None:
+    assert "the type of k is no function's" in refused(assembled([TOKEN_TYPE], RETURN), 10 << 20)
+
+
 def places(records: list[bytes], index: int) -> bytes:
     """A debug section for one function whose two operations are at one record."""
     numbers = b"\1" + bytes(3) + bytes(4) + b"\3"

@@ -143,6 +143,7 @@ def test_numbers_of_other_libraries() -> None:
         ("x.shape < y.shape", 1, "shapes, dtypes and text can only be compared with == or !="),
         ("T < 'a'", 1, "shapes, dtypes and text can only be compared with == or !="),
         ("x.shape == 4", 12, "a shape is compared with a number"),
+        ("x.size == 4 == x.shape", 16, "a number is compared with a shape"),
         ("'a' == x.shape", 8, "a text is compared with a shape"),
         ("x.shap[0]", 1, "unknown attribute 'x.shap'; did you mean 'shape'"),
         ("x.strides[0]", 1, "unknown attribute 'x.strides'; did you mean 'stride'"),
