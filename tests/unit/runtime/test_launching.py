@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,7 +31,7 @@ from tilec_runtime.errors import (
     KernelCacheError,
     LaunchLimitError,
 )
-from tilec_runtime.launch.plans import MOST_PLANS
+from tilec_runtime.launch.plans import MOST_PLANS, Plans
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 
@@ -264,12 +265,10 @@ def test_a_chosen_block_is_held_against_the_device():
 
 
 def test_plans_that_are_remembered_are_bounded():
-    module, driver = loaded(ADD)
-    for address in range(1, MOST_PLANS + 10):
-        driver.own(address * 0x10000, 0)  # which the driver says: a class of its own
-        others = (Array(0x100, ptr=0x10000 * i) for i in (0x1000, 0x2000))
-        module.add(Array(0x100, ptr=0x10000 * address, device=None), *others, stream=5)
-    assert len(module.add.plans) <= MOST_PLANS
+    plans, plan = Plans(), object()
+    for key in range(MOST_PLANS + 10):
+        plans.add(SimpleNamespace(key=key), plan)
+    assert 1 < len(plans) <= MOST_PLANS
 
 
 def test_explanations():
