@@ -96,18 +96,16 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
 
 
 def _open_axes(plan: Plan) -> Iterator[str]:
-    """Yield a note for each choice of axes that neither rules nor a default make."""
+    """Yield a note for each choice of axes that neither table, rules nor default make."""
     for kernel in plan.kernels:
         info, by_target = kernel.info, dict(kernel.manifest.matrix.by_target)
-        if info.dispatched:
-            continue
-        choices = [name for name in info.choices if name not in by_target]
+        free = [name for name in info.choices if name not in by_target]
         first = {name: json.dumps(values[0]) for name, values in info.axes}
-        for text in info.launch.requires:
-            if fixed := [name for name in choices if name in _fixed_by(text, first)]:
-                choices = [name for name in choices if name not in fixed]
+        for text in () if info.dispatched else info.launch.requires:
+            if fixed := [name for name in free if name in _fixed_by(text, first)]:
+                free = [name for name in free if name not in fixed]
                 yield f"kernel {info.name}: {_rule_for(text, fixed, first)}"
-        if axes := [name for name in choices if name not in dict(info.default)]:
+        if axes := [name for name in free if name in info.undecided]:
             given = ", ".join(f"{name} = {first[name]}" for name in axes)
             yield (
                 f"kernel {info.name}: a launch must choose {' and '.join(axes)}; "

@@ -334,12 +334,7 @@ def is_open(kernel: KernelInfo, axis: str) -> bool:
     The value then comes from a default, a tuning table, rules, the device, or the tiles of a
     partition.
     """
-    return (
-        kernel.dispatched
-        or axis in dict(kernel.default)
-        or kernel.by_device(axis)
-        or bool(kernel.tiled_by(axis))
-    )
+    return axis not in kernel.undecided or kernel.by_device(axis) or bool(kernel.tiled_by(axis))
 
 
 def defaults(kernel: KernelInfo) -> tuple[str, ...]:

@@ -65,6 +65,9 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
     _take_tiles(call, pinned, origins)
     _take_lists(call, pinned, origins)
     if contract.info.dispatched:
+        for axis in contract.info.undecided:
+            if axis not in call.axes:
+                raise _must_choose(contract, axis)
         return origins
     settle_axes(contract, call.axes, origins)
     call.check_contract()
@@ -87,23 +90,22 @@ def settle_axes(
         elif len(built) == 1:
             axes[name] = built[0]
         else:
-            message = (
-                f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
-            )
-            raise VariantError(
-                message, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name
-            )
+            raise _must_choose(contract, name)
         if origins is not None:
             origins[name] = "the default"
     if not contract.matching(axes):
         raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
 
 
-def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
-    """Return the ways to choose an axis that is still open."""
-    cut = contract.info.tiled_by(axis)
+def _must_choose(contract: Contract, axis: str) -> VariantError:
+    """Return the error for an axis that neither the call nor the manifest decides."""
+    cut, value = contract.info.tiled_by(axis), contract.axes[axis][0]
     tiles = f", or a partition of {cut[0]} into such tiles" if cut else ""
-    return f"pass {axis}={value!r} to the launcher{tiles}; in the manifest, axes of a case say it, and dispatch.default for all launches"
+    return VariantError(
+        f"{contract.name}: {axis} has no default: choose one of {contract.built(axis)}",
+        fix=f"pass {axis}={value!r} to the launcher{tiles}; in the manifest, axes of a case say it, and dispatch.default for all launches",
+        kernel=contract.name,
+    )
 
 
 def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
@@ -364,7 +366,7 @@ def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str,
 
 
 def _other_tensors(call: Call, variant: VariantInfo) -> str:
-    """Return why a variant is for other optional tensors than those given, or ""."""
+    """Return the optional tensor that a variant treats differently; empty if none."""
     meant = {fact.param for fact in variant.assume if fact.absent}
     for name in sorted(meant ^ call.absent):
         return f"{name} is given" if name in meant else f"{name} is None"

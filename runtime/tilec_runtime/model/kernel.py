@@ -208,6 +208,17 @@ class KernelInfo:
         bound |= {row.axis for row in self.lists}
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Axes of `choices` that neither table, rules nor default decide.
+
+        Every call must choose them, except where the device or a partition does.
+        """
+        if self.table is not None:
+            return ()
+        decided = {*dict(self.default), *(axis for rule in self.rules for axis, _ in rule.take)}
+        return tuple(name for name in self.choices if name not in decided)
+
     def by_device(self, axis: str) -> bool:
         """Whether the device determines an axis: it is equal in all images of a target."""
         values: dict[Target, set[AxisValue]] = {}

@@ -293,6 +293,13 @@ def test_a_rule_whose_variants_do_not_fit_is_passed_over() -> None:
     ) | {"T": "the dtype of the arguments"}
 
 
+def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
+    only_bm = dataclasses.replace(RULED, default=(), rules=RULED.rules[2:])
+    with pytest.raises(VariantError, match="BN has no default: choose one of 64, 128"):
+        taken(only_bm, *arrays(64))
+    assert taken(only_bm, *arrays(64), BN=128) == "tiled-f32-BM128-BN128-div16"
+
+
 @pytest.mark.parametrize("rules", [(), (DispatchRule(when="", take=(("BN", 64),)),)])
 def test_an_axis_with_one_value_has_no_origin(rules: tuple[DispatchRule, ...]) -> None:
     variants = tuple(v for v in RULED.variants if dict(v.axes)["BM"] == 64)
