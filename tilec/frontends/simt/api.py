@@ -1,5 +1,6 @@
-"""Calls of numba-cuda: import, kernels, types, compiler up to PTX. Its private names live here, in
-`entry` and in `patches`.
+"""Calls of numba-cuda: import, kernels, types, compiler up to PTX.
+
+Only this module, `entry` and `patches` use private names of numba-cuda.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ from tilec_runtime.model.arch import Version
 if TYPE_CHECKING:
     from numpy import dtype, void
 
-# The versions that this file was written against: part of what it uses is private, and moves from
-# one minor version to the next.
+# The tested version: this file uses private parts, which change between minor versions.
 TESTED: Version = (0, 30)
 FIX = "pip install 'tilec[simt]'"
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {
@@ -37,7 +37,7 @@ _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {
     "__nv_bfloat16": "bf16",
 }
 DTYPE_NAMES = {name: name for name in (*NAMES, *_DTYPES)}
-"""What annotations that are text may call dtypes, beside the names of the module."""
+"""Names of dtypes that string annotations may use beside the names of their module."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +45,16 @@ class CompileRequest:
     """A kernel to compile.
 
     Attributes:
-        function: the kernel, with its constants bound. symbol: name of its entry.
-        arguments: of the function, in order.
-        line: of its definition, for the entry's line information.
-        arch: name of the architecture in libNVVM (`compute_90a`). capability: the same as numbers.
-        optimize, lineinfo, bounds: from the profile and the kernel's options.
+        function: the kernel's function, with its constants bound.
+        symbol: name of the entry point.
+        arguments: arguments of the function, in order.
+        line: line of its definition, for the entry's line information.
+        arch: architecture as libNVVM names it (`compute_90a`).
+        capability: compute capability of the architecture.
+        optimize: whether to optimize.
+        lineinfo: whether to keep source lines.
+        bounds: whether to check indices.
+        options: options of the kernel's decorator.
         values: (scope, name, value) of module variables that hold axes of the matrix.
     """
 
@@ -71,10 +76,11 @@ class Compiled:
     """A compiled kernel.
 
     Attributes:
-        ptx: the text. modules: the LLVM modules that it was compiled from.
-        sources: CUDA C++ with functions that it may call. needs: other files that numba links when
-            a kernel is launched.
-        cooperative: the grid synchronizes.
+        ptx: the PTX text.
+        modules: the LLVM modules that it was compiled from.
+        sources: texts of CUDA C++ with functions that it may call.
+        needs: names of other files that numba would link at a launch.
+        cooperative: whether the kernel synchronizes its grid.
         log: warnings of libNVVM.
     """
 
@@ -87,7 +93,7 @@ class Compiled:
 
 
 def environment() -> contextlib.AbstractContextManager[None]:
-    """Hide the variables that numba reads: a build depends on its inputs only."""
+    """Hide the environment variables that numba reads: a build depends on its inputs only."""
     return variables_hidden(("NUMBA_",))
 
 
@@ -116,7 +122,7 @@ def load() -> Any:
 
 
 def kernel_of(value: Any) -> Kernel | None:
-    """Return the kernel that `@simt.kernel` or `@cuda.jit` made of a module's attribute, or None."""
+    """Return the kernel of `@simt.kernel` or `@cuda.jit` that a value is, or None."""
     if isinstance(value, Kernel):
         return value
     dispatcher = dispatcher_of(value)
@@ -141,7 +147,7 @@ def _kernel(dispatcher: Any) -> Kernel:
 
 
 def linked_by(value: Any) -> tuple[str, ...]:
-    """Return the files that `@cuda.jit(link=…)` of a kernel names."""
+    """Return the files in `@cuda.jit(link=…)` of a kernel."""
     dispatcher = dispatcher_of(value)
     return (
         tuple(map(str, dispatcher.targetoptions.get("link") or ()))
@@ -151,15 +157,15 @@ def linked_by(value: Any) -> tuple[str, ...]:
 
 
 def signatures_of(value: object) -> tuple[tuple[object, ...], ...]:
-    """Return the types of the parameters in each signature that `@cuda.jit` of a kernel is given."""
+    """Return the parameter types of each signature given to `@cuda.jit` of a kernel."""
     dispatcher = dispatcher_of(value)
     return tuple(dispatcher.overloads) if dispatcher is not None else ()
 
 
 def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[Argument]) -> str:
-    """Return the arguments of a launch where no signature is for them, or an empty text.
+    """Return a message if no signature accepts the arguments of a launch, or an empty string.
 
-    Arrays agree by dtype and rank: layouts are what the manifest says of strides.
+    Arrays match by dtype and rank. Their layout follows the strides in the manifest.
     """
     given = [inner(argument) for argument in arguments]
     if not signatures or any(
@@ -175,7 +181,7 @@ def _alike(kind: object) -> object:
 
 
 def dispatcher_of(value: Any) -> Any:
-    """Return the value if it is a dispatcher of `@cuda.jit` for the project's function, or None."""
+    """Return the value if it is a `@cuda.jit` dispatcher of a function outside numba, or None."""
     if "numba_cuda" not in sys.modules:
         return None
     from numba.cuda.dispatcher import CUDADispatcher
@@ -189,12 +195,12 @@ def dispatcher_of(value: Any) -> Any:
 
 
 def dtype_named(value: Any) -> str:
-    """Return tilec's name of the dtype that an annotation means, or nothing.
+    """Return tilec's dtype of an annotation, or an empty string.
 
-    Dtypes of numba, NumPy and Python are known.
+    The annotation may be a dtype of numba or NumPy, or Python's int, float or bool.
     """
     for kind, means in ((int, "i32"), (float, "f32"), (bool, "bool")):
-        # Not by `==`: NumPy's dtypes are equal to the type of Python that they read as.
+        # Not by `==`: a NumPy dtype is equal to the Python type that it converts to.
         if value is kind:
             return means
     name = (
@@ -208,9 +214,9 @@ def dtype_named(value: Any) -> str:
 
 
 def layout_of(annotation: object) -> dtype[void] | None:
-    """Return the structured NumPy dtype that an annotation means, or None.
+    """Return the structured NumPy dtype of an annotation, or None.
 
-    numba's records (`xoroshiro128p_type`) are known as well.
+    The annotation may also be a record type of numba (`xoroshiro128p_type`).
     """
     import numpy as np
     from numba.cuda import types
@@ -221,9 +227,9 @@ def layout_of(annotation: object) -> dtype[void] | None:
 
 
 def unknown_field(layout: Any) -> str:
-    """Return what numba says of a struct that it has no type for, or nothing.
+    """Return numba's message if it has no type for a struct, or an empty string.
 
-    Fields of the other byte order are an example.
+    A field with foreign byte order is an example.
     """
     from numba.cuda.core.errors import NumbaNotImplementedError
     from numba.cuda.np.numpy_support import from_dtype
@@ -236,7 +242,7 @@ def unknown_field(layout: Any) -> str:
 
 
 def value(axis_value: Any) -> Any:
-    """Return the value of an axis for numba: dtypes become its types."""
+    """Return the value of an axis for numba; the name of a dtype becomes numba's type."""
     return (
         numba_type(axis_value)
         if isinstance(axis_value, str) and axis_value in NAMES
@@ -246,9 +252,9 @@ def value(axis_value: Any) -> Any:
 
 @functools.cache
 def warm() -> None:
-    """Compile a small kernel, once per process: the tables of numba's compiler are filled then.
+    """Compile a small kernel, once per process, to fill the tables of numba's compiler.
 
-    A process that is forked from this one for a kernel need not do it: 2.6 s of 2.9 measured.
+    A process forked from this one for a kernel then saves 2.6 s of 2.9 s (measured).
     """
     from numba.cuda import compiler, grid, types
 
@@ -264,13 +270,13 @@ def warm() -> None:
 
 
 def compile_ptx(request: CompileRequest) -> Compiled:
-    """Run numba's compiler up to PTX. Its cache, its driver and its linker are not used.
+    """Run numba's compiler up to PTX, without its cache, driver and linker.
 
-    The process is of no use for another kernel then: functions of numba and variables of modules
-    are replaced, and numba numbers the functions of a process, in symbols too.
+    Call it once per process: it replaces functions of numba and variables of modules, and numba
+    puts a running number of the process into symbols.
 
     Raises:
-        Exception: whatever numba raises about a kernel.
+        Exception: any error of numba about the kernel.
     """
     install(
         capability=request.capability,
@@ -306,8 +312,8 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     """Compile LLVM modules to LTO-IR for an architecture (`compute_90a`)."""
     from numba.cuda.cudadrv import nvvm
 
-    # NVRTC calls other versions of debug information an error, numba a warning: a linker refuses
-    # code that disagrees on it.
+    # Mismatched versions of debug information are an error for NVRTC (1) and a warning for numba
+    # (2). A linker refuses modules that differ in this flag.
     modules = [
         module.replace('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
         for module in modules
@@ -323,7 +329,7 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
     """Yield (file, line) of every location of an error of numba, innermost first.
 
-    Some errors lost theirs: it is read from local variables of the frames that raised them.
+    Some errors carry no location; local variables of the frames that raised them have it.
     """
     frames = [frame for frame, _ in traceback.walk_tb(exc.__traceback__)]
     held = [
@@ -353,7 +359,7 @@ def _lowered(request: CompileRequest) -> Any:
         "opt": request.optimize,
     }
     device = cuda.jit(device=True, **options)(request.function)
-    # On its own first: an error of the kernel is then told as one of the kernel, and not of the
+    # Compile the kernel's function alone first: an error is then reported in the kernel, not in the
     # entry that calls it.
     compiled = device.compile_device(tuple(inner(argument) for argument in request.arguments))
     if compiled.signature.return_type != types.none:
@@ -380,10 +386,10 @@ def _lowered(request: CompileRequest) -> Any:
 
 
 def _callers_first(modules: Sequence[Any]) -> list[Any]:
-    """Return LLVM modules, the first one in front and each other one behind one that calls it.
+    """Sort LLVM modules so that each follows a module that calls it; the first stays first.
 
-    numba has the modules of called functions in a set. libNVVM takes nothing of a module that no
-    module in front of it calls.
+    numba keeps the modules of called functions in a set. libNVVM takes nothing from a module that
+    no module before it calls.
     """
     makers = {
         function.name: module
@@ -420,7 +426,7 @@ def _nvvm(irs: Sequence[str], request: CompileRequest) -> str:
 
 
 def _linked(files: Iterable[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(texts of CUDA C++, names of everything else) of what numba would link."""
+    """Return the texts of CUDA C++ and the names of other files that numba would link."""
     from numba.cuda.cudadrv.linkable_code import CUSource
 
     texts, others = [], []
@@ -434,7 +440,7 @@ def _linked(files: Iterable[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _reshape() -> str:
-    """numba's CUDA C++ for `reshape`, which it links by its file's name."""
+    """Return numba's CUDA C++ source for `reshape`, which numba itself links by file name."""
     from numba.cuda import dispatcher
 
     return Path(dispatcher.__file__).with_name("reshape_funcs.cu").read_text(encoding="utf-8")

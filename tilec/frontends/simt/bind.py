@@ -1,6 +1,4 @@
-"""What the manifest says of a SIMT kernel's parameters, as arguments of its function and as slots
-for a launch.
-"""
+"""Bind a SIMT kernel's parameters to the manifest: arguments of its function, slots of a launch."""
 
 from __future__ import annotations
 
@@ -28,10 +26,11 @@ class Bound:
     """A kernel's parameters, bound for one variant.
 
     Attributes:
-        arguments: of its function, constants left out. constants: values of the others, by name.
-        captured: names of the last arguments, which the function captures.
-        abi: what a launch packs: of an array its address, its extents, and the strides that are not
-            known.
+        arguments: arguments of its function, without constants.
+        constants: values of the constants, by name.
+        captured: names of the last arguments: variables that the function captures.
+        abi: arguments that a launch packs; an array gives its address, its extents, and the strides
+            that the manifest does not fix.
     """
 
     arguments: tuple[Argument, ...]
@@ -44,12 +43,11 @@ def bind(job: Job, kernel: SimtKernel) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
-        CompileError: kernel and manifest do not fit together; names every parameter that is
-            concerned.
+        CompileError: kernel and manifest contradict each other; it names every such parameter.
     """
     binder = _Binder(job, kernel)
     mismatches = Mismatches(job)
-    for decl in job.spec.decl.params:  # with the captured numbers that the manifest names
+    for decl in job.spec.decl.params:  # includes captured numbers that the manifest names
         with mismatches.at(decl.location or kernel.decl.location):
             binder.parameter(decl)
     mismatches.check()
@@ -73,7 +71,7 @@ class _Binder(ParameterBinder):
         """Bind one parameter.
 
         Raises:
-            MismatchError: it cannot be.
+            MismatchError: it contradicts the manifest.
         """
         annotation = self._annotations.get(decl.name)
         if isinstance(annotation, Constant) or (
@@ -115,7 +113,7 @@ class _Binder(ParameterBinder):
         rank = stated.rank if stated.rank >= 0 else decl.rank
         layout = layout_of(annotation.dtype) if isinstance(annotation, Array) else None
         if layout is not None:
-            rank -= 1  # the last axis is the bytes of one struct
+            rank -= 1  # the last dimension is the bytes of one struct
             if stated.stride is not None:
                 message = f"parameter {decl.name!r} is an array of structs, which lie one behind the other"
                 raise MismatchError(

@@ -1,5 +1,6 @@
-"""Compiles jobs of the simt frontend: bind, PTX by numba and libNVVM, link what the kernel calls;
-machine code is `machine_code`'s.
+"""Compile jobs of the simt frontend: bind, make PTX with numba and libNVVM, link called functions.
+
+`machine_code` makes the image of the PTX.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class JobCompiler:
             code,
         )
         self._is_lto = job.target.kind is TargetKind.LTOIR
-        # LTO-IR would name files by directories of this machine.
+        # Source lines would put directories of this machine into LTO-IR.
         self._lineinfo = (job.spec.lineinfo or job.spec.debug) and not self._is_lto
         self._opt = 0 if job.spec.debug else job.spec.opt
         self._symbol = symbol_of(kernel.decl.name)
@@ -74,7 +75,7 @@ class JobCompiler:
         compiled = isolated(functools.partial(self._ptx, bound))
         text, code = self._linked(compiled)
         job, options = self._job, self._kernel.kernel.options
-        # numba makes names of files absolute by the working directory, NVRTC by the project's.
+        # numba makes file names absolute with the working directory, NVRTC with the project's.
         folders = sorted({os.getcwd(), job.spec.source.root}, key=len, reverse=True)  # noqa: PTH109 - text, not a path
         text = ptx.relative_files(text, [(folder, "") for folder in folders])
         lowered = Lowered(
@@ -96,9 +97,7 @@ class JobCompiler:
         return image(self._subject, lowered, self._tools["ptxas"])
 
     def _function(self, bound: Bound) -> FunctionType:
-        """Return the kernel's function with the variant's constants, and with captured numbers as
-        parameters.
-        """
+        """Return the kernel's function with constants bound and captured numbers as parameters."""
         kernel, axes = self._kernel, dict(self._job.variant.constants)
         held = {
             name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
@@ -113,7 +112,7 @@ class JobCompiler:
         try:
             return with_constants(function, kernel.node, bound.constants, bound.captured)
         except SyntaxError as exc:
-            # Python refuses `global alpha` where alpha is a parameter.
+            # Python refuses `global alpha` if alpha is a parameter.
             raise self._subject.error(
                 f"{exc.msg}: take the global statement out, a kernel assigns to no globals"
             ) from exc
@@ -150,9 +149,7 @@ class JobCompiler:
             raise kernel_error(exc, module=self._module, kernel=kernel, summary=message) from exc
 
     def _linked(self, compiled: api.Compiled) -> tuple[str, bytes]:
-        """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one
-        module.
-        """
+        """Return PTX with all called functions, and for an LTO-IR target one LTO-IR module."""
         job, called = self._job, undefined(compiled.ptx)
         if compiled.needs:
             message = f"numba links {', '.join(compiled.needs)} into it when it is launched, which an image cannot hold"
@@ -183,7 +180,7 @@ class JobCompiler:
         if not done.text:
             message = f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}"
             raise self._subject.error(message, log=done.log)
-        # Without optimization, calls of functions that numba declares in its own way stay indirect.
+        # Without optimization, calls of functions that numba itself declares stay indirect too.
         if self._opt and linked(job.spec.source) and (names := misdeclared(done.text, called)):
             message = (
                 f"{names[0]} takes or gives back parameters of other sizes than Python declares"
@@ -193,15 +190,13 @@ class JobCompiler:
         return done.text, done.ltoir
 
     def _linking(self) -> tuple[str, ...]:
-        """Return what a linker has to be told, beside the architecture."""
+        """Return the linker options beside the architecture."""
         options = self._kernel.kernel.options
         fast = ("--use_fast_math",) if options.fastmath else ()
         return ltoir.linking(opt=self._opt, flags=fast, registers=options.max_registers)
 
     def _warnings(self, compiled: api.Compiled) -> tuple[Diagnostic, ...]:
-        """Return libNVVM's words, and one of a grid that waits for itself in launches that do not
-        promise that all of it is there.
-        """
+        """Return libNVVM's warnings, and one for grid synchronization in ordinary launches."""
         words = tuple(
             Diagnostic(message=line, severity="warning")
             for line in compiled.log.splitlines()
@@ -216,9 +211,7 @@ class JobCompiler:
 
 
 def symbol_of(name: str) -> str:
-    """Return a Python name as an entry can be called: other characters than those of C become
-    their code points.
-    """
+    """Return a Python name as a C identifier; other characters become their code points."""
     return "".join(
         c if c.isascii() and (c.isalnum() or c == "_") else f"_u{ord(c):x}_" for c in name
     )

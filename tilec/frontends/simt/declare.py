@@ -1,6 +1,4 @@
-"""Reads the SIMT kernels of an executed module: names, parameters as their annotations say, what
-they write, axes, docstrings.
-"""
+"""Read the SIMT kernels of an executed module: parameters, stores, axes, docstrings."""
 
 from __future__ import annotations
 
@@ -33,12 +31,17 @@ _FORMS = {Access.READ: False, Access.WRITE: True}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SimtKernel:
-    """A kernel of a module: function and options, what each parameter is annotated with (None for
-    nothing), and the declaration.
+    """A kernel of a module.
 
-    `node` is its definition; `variables` are those of modules that hold axes which the kernel, or
-    what it calls, may name; `captured` are axes that it captures of the function which made it, by
-    name; `signatures` are those of `@cuda.jit`.
+    Attributes:
+        kernel: function and options.
+        annotations: annotation of each parameter, or None.
+        decl: the declaration.
+        node: syntax of the function's definition, or None if no project file has it.
+        variables: (module, variable, axis) of axes that the kernel or a called function may name.
+        linked: files of `@cuda.jit(link=…)`.
+        signatures: signatures of `@cuda.jit`.
+        captured: (name, axis) of axes that it captures from an enclosing function.
     """
 
     kernel: Kernel
@@ -52,10 +55,9 @@ class SimtKernel:
 
 
 def declared(module: LoadedModule) -> dict[str, SimtKernel]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of
-    appearance.
+    """Return every kernel among a module's attributes, imported ones too, by attribute name.
 
-    A kernel that cannot be declared has its problems in its declaration, as `refused`.
+    `refused` in a declaration has the problems of a kernel that cannot be compiled.
     """
     kernels: dict[str, SimtKernel] = {}
     with module.active():
@@ -94,7 +96,7 @@ class _Reader:
         )
 
     def read(self, linked: tuple[str, ...]) -> SimtKernel:
-        """The declaration, with what it was read from."""
+        """Return the kernel with its declaration."""
         function = self._kernel.function
         annotations = {}
         params = []
@@ -143,7 +145,7 @@ class _Reader:
         )
 
     def _signature(self) -> inspect.Signature:
-        """Return the function's signature; annotations that are text are read in the module."""
+        """Return the function's signature; string annotations are evaluated in its module."""
         function = self._kernel.function
         try:
             return inspect.signature(
@@ -154,7 +156,7 @@ class _Reader:
             )
         except TilecError as exc:
             self._refuse(exc.what, self._at, exc.fix)
-        except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
+        except Exception as exc:  # noqa: BLE001 - the user's expression may raise anything
             message = f"an annotation cannot be read: {type(exc).__name__}: {exc}"
             self._refuse(message, self._at, HELP)
         plain = inspect.signature(function)
@@ -167,7 +169,7 @@ class _Reader:
         plain = default if isinstance(default, bool | int | float | str) else None
         match annotation:
             case None:
-                # The manifest says what it is.
+                # The manifest has to declare it.
                 return ParamDecl(
                     name=name,
                     kind="tensor",
@@ -176,7 +178,7 @@ class _Reader:
                     location=at,
                 )
             case Array(access=access, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
-                # A launch takes the bytes: the last axis is one struct.
+                # A launch takes a tensor of bytes, whose last dimension is one struct.
                 self._size(name, layout, at)
                 if access is Access.READ:
                     self._refuse(
@@ -235,10 +237,9 @@ class _Reader:
         return dtype
 
     def _size(self, name: str, layout: Any, at: Location) -> int:
-        """Bytes of a struct.
+        """Return the bytes of a struct; record a problem if launches cannot pass it.
 
-        Its fields lie where C puts them: a layout without room for their alignment is one that
-        launches and C code would read otherwise.
+        Its fields must be aligned as in C, since launches and C code assume C's layout.
         """
         if getattr(layout, "fields", None) is None or layout.subdtype is not None:
             self._refuse(
@@ -261,7 +262,7 @@ class _Reader:
         return int(layout.itemsize)
 
     def _requires(self, annotations: Mapping[str, object]) -> Iterator[str]:
-        """Yield what a launch has to check of arrays of structs: their size and alignment."""
+        """Yield preconditions of arrays of structs: their size and alignment."""
         for name, annotation in annotations.items():
             if not isinstance(annotation, Array):
                 continue
@@ -272,9 +273,7 @@ class _Reader:
                     yield f"{name}.ptr % {alignment_of(layout)} == 0"
 
     def _variables(self) -> Iterator[tuple[str, str, Axis]]:
-        """(module, variable, axis) for every axis of the project's modules whose variable the
-        kernel, or what it calls, may name.
-        """
+        """Yield (module, variable, axis) for every axis that the kernel or a callee may name."""
         named = names_read(self._kernel.function, self._module)
         for module, loaded in self._module.modules.items():
             for variable, value in vars(loaded).items():
@@ -282,8 +281,9 @@ class _Reader:
                     yield module, variable, value
 
     def _captured(self) -> Iterator[tuple[str, Axis]]:
-        """(name, axis) of what the kernel captures. Other captured values are constants of it; what
-        cannot be one is refused.
+        """Yield (name, axis) for every axis that the kernel captures.
+
+        Other captured values become constants; record a problem for those that cannot.
         """
         for name, value in captured(self._kernel.function).items():
             if isinstance(value, Axis):
@@ -339,7 +339,7 @@ class _Reader:
 
 
 def alignment_of(layout: Any) -> int:
-    """Return the alignment that C gives a field or a struct, whatever its dtype was made with."""
+    """Return C's alignment of a field or struct; a dtype without `align=True` has another."""
     if layout.subdtype is not None:
         return alignment_of(layout.subdtype[0])
     if layout.fields is not None:
@@ -348,8 +348,9 @@ def alignment_of(layout: Any) -> int:
 
 
 def _aligned(layout: Any) -> bool:
-    """Whether every field lies where C puts it, those of structs inside too: `align=True` leaves
-    these as they are.
+    """Whether every field is aligned as in C.
+
+    Nested structs are checked too, since `align=True` does not change them.
     """
     if layout.subdtype is not None:
         return _aligned(layout.subdtype[0])
@@ -361,8 +362,9 @@ def _aligned(layout: Any) -> bool:
 
 
 def _written(node: ast.FunctionDef) -> set[str]:
-    """Parameters that the body stores to, by an index or an atomic; what helper functions store
-    cannot be seen here.
+    """Return the parameters that the body stores to, by an index or an atomic.
+
+    Stores in device functions that it calls are not visible here.
     """
     names = {arg.arg for arg in parameter_nodes(node)}
     written = set()

@@ -1,7 +1,7 @@
-"""The function that is launched for a SIMT kernel.
+"""Make the entry point of a SIMT kernel.
 
-It takes what a launch packs (addresses, extents, strides, bytes of structs), and calls the kernel
-with arrays and structs.
+It takes the packed arguments of a launch (addresses, extents, strides, bytes of structs), and calls
+the kernel's function with arrays and structs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,20 @@ NAMES = {
     "f32": "float32",
     "f64": "float64",
 }
-"""numba's name of a dtype, by tilec's."""
+"""numba's names of dtypes, by tilec's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """An array that the entry builds of an address, extents, and the strides (in elements) that are
-    not known; None is C-contiguous.
+    """An array that the entry builds from an address, extents and strides.
 
-    Its elements are of `dtype`, or structs that are laid out as `layout`, a structured NumPy dtype.
+    Attributes:
+        dtype: dtype of the elements, unless they are structs.
+        rank: number of dimensions.
+        written: whether the kernel may store to it.
+        strides: strides in elements, None for those that a launch passes; None for a C-contiguous
+            array.
+        layout: structured NumPy dtype of elements that are structs.
     """
 
     dtype: str
@@ -56,7 +61,7 @@ class Scalar:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Struct:
-    """A struct by value, laid out as a structured NumPy dtype; `align` is that of C."""
+    """A struct by value, laid out as a structured NumPy dtype; `align` is C's alignment."""
 
     layout: Any
     align: int
@@ -68,10 +73,10 @@ Argument = View | Scalar | Struct
 def entry(
     function: FunctionType, arguments: Sequence[Argument], line: int, device: Any
 ) -> tuple[Callable[[Any], None], Any]:
-    """Return the function that is launched, with the type of its parameter.
+    """Return the entry's function, and the type of its parameter.
 
-    The parameter is one tuple, whose elements numba passes as parameters of their own. The code is
-    said to be in the kernel's file, at `line`.
+    The parameter is one tuple; numba passes its elements as separate parameters. Debug information
+    places the code at `line` of the kernel's file.
     """
     from numba.cuda import types
 
@@ -90,7 +95,7 @@ def entry(
 
 
 def inner(argument: Argument) -> Any:
-    """The type of an argument inside of the kernel."""
+    """Return numba's type of an argument inside of the kernel."""
     from numba.cuda import types
     from numba.cuda.np.numpy_support import from_dtype
 
@@ -103,7 +108,7 @@ def inner(argument: Argument) -> Any:
 
 
 def numba_type(dtype: str) -> Any:
-    """numba's type of a dtype."""
+    """Return numba's type of a dtype."""
     from numba.cuda import types
 
     return getattr(types, NAMES[dtype])
@@ -116,7 +121,7 @@ def _element(view: View) -> object:
 
 
 def _parts(argument: Argument) -> list[Any]:
-    """Return the types of what a launch packs for an argument."""
+    """Return numba's types of the packed parts of an argument."""
     from numba.cuda import types
 
     if isinstance(argument, View):
@@ -129,7 +134,7 @@ def _parts(argument: Argument) -> list[Any]:
 
 
 def _by_value(struct: Struct) -> Any:
-    """Return the type of one parameter of a struct's size and alignment, padding included."""
+    """Return a type with a struct's size and alignment, padding included."""
     from llvmlite import ir
     from numba.cuda import types
     from numba.cuda.extending import models, register_model
@@ -148,7 +153,7 @@ def _by_value(struct: Struct) -> Any:
 
 
 def _unpack(arguments: Sequence[Argument]) -> Any:
-    """Return an intrinsic that makes the kernel's arguments of what a launch packs."""
+    """Return an intrinsic that makes the kernel's arguments from the packed parts."""
     from numba.cuda import cgutils, types
     from numba.cuda.extending import intrinsic
 
@@ -166,7 +171,7 @@ def _unpack(arguments: Sequence[Argument]) -> Any:
 
 
 def _value(context: Any, builder: Any, argument: Argument, parts: Iterator[Any]) -> Any:
-    """Make code for one argument of the kernel, of the next parts of what a launch packs."""
+    """Generate code for one argument of the kernel, from the next packed parts."""
     from numba.cuda import cgutils
 
     if isinstance(argument, View):
@@ -198,8 +203,8 @@ def _array(context: Any, builder: Any, view: View, parts: Iterator[Any]) -> Any:
             for stride in view.strides
         ]
         strides = [builder.mul(stride, item) for stride in fixed]
-    # A launch's arrays are in global memory: said here, loads and stores need not find out at run
-    # time.
+    # A launch's arrays are in global memory. Casting the address to that space avoids generic loads
+    # and stores, which find the space at run time.
     outer = ir.PointerType(array.data.type.pointee, addrspace=1)
     arrayobj.populate_array(
         array,
@@ -209,4 +214,4 @@ def _array(context: Any, builder: Any, view: View, parts: Iterator[Any]) -> Any:
         itemsize=item,
         meminfo=None,
     )
-    return array._getvalue()  # noqa: SLF001 - how a proxy gives its value
+    return array._getvalue()  # noqa: SLF001 - numba's only accessor of a proxy's value

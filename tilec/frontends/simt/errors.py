@@ -1,6 +1,4 @@
-"""Turns what numba refuses into located compile errors: the user's file and line, the words that
-matter, and the calls that lead there.
-"""
+"""Turn errors of numba into compile errors with the user's location, a message and the calls."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ from tilec_runtime.errors import CompileError, Location
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _PLACES = re.compile(r'File "([^"\n]+)", line (\d+)|\bat ([^\s()]+) \((\d+)\)')
-# Around what is wrong, numba tells of the passes that it was in.
+# Lines of numba's messages that describe its passes instead of the problem.
 _FRAMES = re.compile(
     r"^(Failed in .* mode pipeline|During: |There are \d+ candidate|Overload |Of which \d+ did not match|- Of which|Rejected as|"
     r"with error|raised from|File |Enable logging|In definition|All templates|No match\.|>>>|<source|-+$|\^+$|\*)"
 )
-# What numba calls by the names of its own inside.
+# Messages that name internals of numba, and their replacements.
 _SPELLED = (
     (
         re.compile(
@@ -57,7 +55,7 @@ _SPELLED = (
     (
         re.compile(r"^'([A-Za-z_]\w*)'$"),
         r"\1 is not known: the struct has no such field",
-    ),  # all that it says
+    ),  # numba's whole message is the name of the field
     (
         re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"),
         "a function calls itself, which numba does not compile for GPUs",
@@ -100,7 +98,7 @@ _HINTS = (
 def kernel_error(
     exc: Exception, *, module: LoadedModule, kernel: SimtKernel, summary: str
 ) -> CompileError:
-    """The error of a kernel that numba refused; `summary` starts its first line."""
+    """Return the error for a kernel that numba refused; `summary` starts its first line."""
     at = kernel.decl.location
     if isinstance(exc, api.ReturnsError):
         first = f"a kernel returns nothing, and this one returns {exc}"
@@ -117,9 +115,7 @@ def kernel_error(
 
 
 def _locations(exc: Exception, text: str, module: LoadedModule) -> Iterator[Location]:
-    """The user's places that an error names, innermost first: numba's texts go from there to the
-    call in the kernel.
-    """
+    """Yield the user's locations in an error, innermost first, as numba lists them."""
     for match in _PLACES.finditer(text):
         file, line = match[1] or match[3], int(match[2] or match[4])
         if file in module.texts:
@@ -130,7 +126,7 @@ def _locations(exc: Exception, text: str, module: LoadedModule) -> Iterator[Loca
 
 
 def _first(text: str) -> str:
-    """What is wrong, in one line; of an operation that there is none for, its signature too."""
+    """Return the problem in one line, with the signature of an unsupported operation."""
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _FRAMES.match(line)]
     first = kept[0] if kept else ""

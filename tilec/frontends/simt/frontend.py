@@ -24,13 +24,15 @@ from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
 
 TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", LINKER)
-# Modules by the distributions that install them.
+# Top-level modules, by the distributions that install them.
 PACKAGES = {"numba-cuda": "numba_cuda", "numba": "numba", "llvmlite": "llvmlite"}
 
 
 class SimtFrontend:
-    """Reads SIMT Python. Modules are executed once per process and state of their files; numba's
-    own cache is neither read nor written.
+    """Reads SIMT Python.
+
+    A module is executed once per process and state of its files. numba's own cache is neither read
+    nor written.
     """
 
     name = "simt"
@@ -40,25 +42,26 @@ class SimtFrontend:
     hints: tuple[str, ...] = ()
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
+        """Store the search settings."""
         self._search = search
         self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, declared)
         self._code = DeviceCode()
         self._tools: Mapping[str, Tool] = {}
 
     def refuse(self, target: Target) -> str:
-        """Why a target cannot be compiled for, with what would do; empty where it can."""
+        """Return why a target is not supported, with a target to use instead, or ""."""
         if target.kind is TargetKind.TILEIR:
             return "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """numba-cuda, numba and llvmlite, Python (which executes the module, and whose bytecode is
-        compiled), and the toolkit's part.
+        """Return numba-cuda, numba, llvmlite, Python and tools of the toolkit.
+
+        Python counts because it executes the module and numba compiles its bytecode.
 
         Raises:
-            ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not
-                written against.
+            ToolchainError: a tool is missing or half installed, or numba-cuda has an untested
+                version.
         """
         infos = [
             packages.package(
@@ -76,8 +79,9 @@ class SimtFrontend:
         return [*infos, packages.interpreter(), *rows]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module it may import, transitively; read from import
-        statements, nothing is executed.
+        """Return the source, project modules it may import, and the files of `link`.
+
+        Nothing is executed: import statements are read.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
@@ -86,11 +90,11 @@ class SimtFrontend:
         return [own[name] for name in sorted(own)]
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The kernels among the module's attributes, in order of appearance; the module is
-        executed.
+        """Execute a module, and return the kernels among its attributes, in order of appearance.
 
         Raises:
-            CompileError: it cannot be, or an annotation cannot be read; with the user's line.
+            CompileError: it cannot be executed, or all of its kernels are refused; with the user's
+                line.
             ToolchainError: numba-cuda is missing.
         """
         return self._kernels.declare(source)
@@ -99,7 +103,8 @@ class SimtFrontend:
         """Compile one variant for one target.
 
         Raises:
-            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            CompileError: kernel and manifest contradict each other, or a compiler refuses the
+                kernel.
             ToolchainError: a tool is missing.
         """
         if refused := self.refuse(job.target):
@@ -120,7 +125,7 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
 
 
 def _without_driver(exc: CompileError, source: Source) -> CompileError:
-    """The error of a module that asks for a GPU when it is imported; others as they are."""
+    """Explain the error of a module that needs a GPU on import; return other errors unchanged."""
     if "CudaSupportError" not in exc.what:
         return exc
     message = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"

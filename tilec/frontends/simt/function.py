@@ -1,5 +1,6 @@
-"""A kernel's function with its compile-time constants bound: they become what it captures, which
-numba reads as constants.
+"""Bind compile-time constants of a kernel's function as captured variables.
+
+numba compiles captured variables as constants.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ def with_constants(
     constants: Mapping[str, Any],
     passed: Sequence[str] = (),
 ) -> FunctionType:
-    """Return the function with constants in the place of parameters, and with further parameters in
-    the place of what it captures; lines and module stay as they are.
+    """Return the function with some parameters as constants and some captures as parameters.
+
+    Line numbers and module stay the same.
 
     Args:
-        function: the kernel's.
-        node: its definition in the file's tree.
-        constants: value by parameter.
-        passed: names of variables around it that become parameters, behind its own.
+        function: the kernel's function.
+        node: its definition in the file's syntax tree.
+        constants: values of parameters that become captured constants.
+        passed: names of outer variables that become parameters, after its own.
     """
     given = {**captured(function), **constants}
     for name in passed:
@@ -64,7 +66,7 @@ def with_constants(
 
 
 def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType:
-    """The function with these in the place of what it captures under the same names."""
+    """Return the function with captured variables replaced by `values` of the same names."""
     names, cells = function.__code__.co_freevars, function.__closure__ or ()
     closure = tuple(
         CellType(values[name]) if name in values else cell

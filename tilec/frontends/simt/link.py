@@ -1,6 +1,4 @@
-"""Functions of CUDA C++ that SIMT kernels call: those that numba brings, the barrier of a grid, and
-the sources of `link`.
-"""
+"""Compile the CUDA C++ that SIMT kernels call: numba's own, the grid barrier, sources of `link`."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location
 LINKER = "libnvJitLink"
 _STD = "-std=c++17"
 _SOURCE = "link the .cu file that it was made of, or write the kernel in CUDA C++"
-# numba calls CUDA's device runtime for `cuda.cg.this_grid().sync()`: its functions with the code of
-# the headers' own barrier. Cooperative groups with type traits of their own: nothing here needs
-# libcu++, reading which takes ten times as long.
+# numba calls CUDA's device runtime for `cuda.cg.this_grid().sync()`. These definitions of the two
+# functions use the barrier of cooperative_groups.h. The macro makes that header use type traits of
+# its own: including libcu++ takes ten times as long, and nothing here needs it.
 _BARRIER = """#define _CG_LIMIT_INCLUDED_DEPENDENCIES
 #include <cooperative_groups.h>
 extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(cudaCGScope group) { return group; }
@@ -38,7 +36,7 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
     """Return the entries of a source's `link`.
 
     Raises:
-        CompileError: one is no CUDA C++ source.
+        CompileError: an entry is no CUDA C++ source.
     """
     texts = dict(source.options).get("link", ())
     linked_entries = entries(tuple(map(str, texts)) if isinstance(texts, tuple) else ())
@@ -53,10 +51,10 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
 
 
 def linked_inputs(source: Source) -> list[InputFile]:
-    """Return every file that the linked ones are made of, headers of the project included.
+    """Return the linked files and the headers of the project that they can include.
 
     Raises:
-        CompileError: one cannot be read, leaves the project, or is no CUDA C++.
+        CompileError: a file cannot be read, lies outside of the project, or is no CUDA C++.
     """
     return [
         file for entry in linked(source) for file in includes.closure(source.root, entry.path, ())
@@ -64,15 +62,15 @@ def linked_inputs(source: Source) -> list[InputFile]:
 
 
 def undefined(ptx: str) -> set[str]:
-    """Return the functions that PTX declares and neither defines nor finds in the driver."""
+    """Return the functions that PTX declares and neither it nor the driver defines."""
     return set(_EXTERNAL.findall(ptx)) - _DRIVER_HAS
 
 
 def misdeclared(ptx: str, called: set[str]) -> list[str]:
     """Return the `called` functions that linked PTX calls through their address.
 
-    A linker makes such a call where Python declares other sizes of parameters or results than the
-    function has; otherwise it is direct.
+    A linker makes such a call if Python declares other sizes of parameters or results than the
+    function has; other calls are direct.
     """
     return sorted(called.intersection(_ADDRESS.findall(ptx)))
 
@@ -86,19 +84,19 @@ def pieces(
     *,
     portable: bool,
 ) -> list[Piece]:
-    """Return LTO-IR of the linked sources, of numba's own, and of the barrier.
+    """Return LTO-IR of the linked sources, of numba's sources, and of the barrier if called.
 
     Args:
         job: the job.
         called: functions that the kernel calls and does not define.
-        sources: texts of CUDA C++ that numba brings.
-        tools: by name.
-        code: compiles them.
-        portable: the LTO-IR is shipped, and must not name directories of this machine.
+        sources: texts of numba's CUDA C++.
+        tools: tools by name.
+        code: compiler and cache of device functions.
+        portable: whether the LTO-IR is shipped; it then names no directories of this machine.
 
     Raises:
         CompileError: a linked source does not compile; with its own lines.
-        ToolchainError: numba's own does not.
+        ToolchainError: a source of numba does not compile.
     """
     keeps_lines = (job.spec.lineinfo or job.spec.debug) and not portable
     arguments = [_STD, *(["-lineinfo"] if keeps_lines else [])]

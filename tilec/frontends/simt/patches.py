@@ -1,12 +1,11 @@
-"""Functions of numba-cuda that are replaced where it has no hook; checked against numba-cuda 0.30.
+"""Replace functions of numba-cuda that have no hook; checked against numba-cuda 0.30.
 
-Each kernel is compiled in a process of its own, which ends with what was replaced there.
+Each kernel is compiled in a process of its own, so the replacements end with it.
 
-- Device functions are compiled for the target, and no driver is asked for a device.
-- `@cuda.jit(signature)` notes the types and compiles nothing, while a module is imported.
-- Atomics of arrays that are only read are errors, as numba-cuda's other stores to them are.
-- Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops
-  the kernel.
+- Device functions are compiled for the target; numba-cuda would ask the driver for a device.
+- `@cuda.jit(signature)` records the types and compiles nothing while a module is imported.
+- Atomics on read-only arrays are errors, like other stores to them.
+- numba-cuda's index checks, which it disables, are enabled, and a failed check stops the kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from tilec_runtime.model.arch import Version
 def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> None:
     """Replace functions of numba-cuda for the rest of this process, which compiles one kernel.
 
-    Device functions are compiled for the target, and as the kernel is; no driver is asked for a
-    device.
+    Device functions get the kernel's target and options.
     """
     from numba.cuda import dispatcher
 
@@ -51,8 +49,9 @@ def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool
 
 @contextlib.contextmanager
 def noting_signatures() -> Iterator[None]:
-    """Let `@cuda.jit(signature)` note its types alone: numba would compile the kernel for the
-    current device at once.
+    """Make `@cuda.jit(signature)` record its types only, in a `with`.
+
+    numba would compile the kernel for the current device at once.
     """
     from numba.cuda.dispatcher import CUDADispatcher
 
@@ -69,9 +68,7 @@ def noting_signatures() -> Iterator[None]:
 
 
 def _refuse_readonly_atomics() -> None:
-    """Make a call of `cuda.atomic` on a read-only array an error of typing, in kernels and in what
-    they call.
-    """
+    """Make `cuda.atomic` on a read-only array a typing error, also in device functions."""
     from numba import cuda
     from numba.cuda import types
     from numba.cuda.core.errors import TypingError
@@ -90,13 +87,11 @@ def _refuse_readonly_atomics() -> None:
 
 
 def _check_indices() -> None:
-    """Make code that tells of an index out of bounds and stops the kernel."""
+    """Generate code that reports an index out of bounds and stops the kernel."""
     from numba.cuda import cache_hints, cgutils, cudaimpl, target
 
     class Checked:
-        """`cgutils` as atomics and hinted loads see it: what computes an address for them checks
-        the index, which numba leaves out.
-        """
+        """`cgutils` for atomics and hinted loads, with the index checks that numba leaves out."""
 
         get_item_pointer = staticmethod(
             functools.partial(cgutils.get_item_pointer, boundscheck=True)
@@ -112,8 +107,9 @@ def _check_indices() -> None:
 
 
 def stop_on_error(kernel: Any) -> None:
-    """Make an entry (an LLVM function) stop the kernel where it would return an exception's code
-    (`raise`, `assert`).
+    """Make an entry (an LLVM function) trap instead of returning the code of an exception.
+
+    `raise` and `assert` return such a code.
     """
     from llvmlite import ir
 
@@ -131,12 +127,13 @@ def stop_on_error(kernel: Any) -> None:
 
 
 def _check(context: Any, builder: Any, ind: Any, dimlen: Any, axis: int | None = None) -> None:
-    """Code for one index: numba calls this with the index (a negative one counted from the end
-    already) and the extent.
+    """Generate the check of one index; numba calls this with index and extent.
+
+    numba has converted an index that counts from the end.
     """
     from numba.cuda import cgutils
 
-    # As numbers without a sign, those below zero are above every extent.
+    # As an unsigned number, a negative index is above every extent.
     outside = builder.icmp_unsigned(">=", ind, dimlen)
     with cgutils.if_unlikely(builder, outside):
         file, line = _place(builder)
@@ -155,8 +152,9 @@ def _of(axis: int | None) -> str:
 
 
 def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> None:
-    """Code that ends the kernel as a failed `assert` of CUDA C++ does: the driver tells condition,
-    place, block and thread.
+    """Generate code that ends the kernel like a failed `assert` of CUDA C++.
+
+    The driver prints condition, location, block and thread.
     """
     from llvmlite import ir
     from numba.cuda import cgutils
@@ -171,7 +169,7 @@ def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> N
 
 
 def _text(builder: Any, words: str) -> Any:
-    """The address of a text in global memory, which is where CUDA C++ has those of its assertions."""
+    """Return the address of a string in global memory, as CUDA C++ has for its assertions."""
     from llvmlite import ir
     from numba.cuda import cgutils
 
@@ -187,8 +185,9 @@ def _text(builder: Any, words: str) -> Any:
 def _tell(
     context: Any, builder: Any, numbers: tuple[Any, Any], axis: int | None, where: str
 ) -> None:
-    """Code that prints what a failed assertion cannot say: index and extent, with place, block and
-    thread.
+    """Generate code that prints index and extent, which a failed assertion cannot.
+
+    Location, block and thread are printed too.
     """
     from llvmlite import ir
     from numba.cuda import cgutils, nvvmutils
@@ -209,16 +208,14 @@ def _tell(
 
 
 def _place(builder: Any) -> tuple[str, int]:
-    """(file, line) of the code that is being made, where line information is kept; else an empty
-    name and 0.
-    """
+    """Return file and line of the current code, or ("", 0) without line information."""
     at = builder.debug_metadata
     facts = dict(at.operands) if at is not None else {}
     line, scope = facts.get("line"), facts.get("scope")
     while scope is not None and hasattr(scope, "operands"):
         inner = dict(scope.operands)
         if "filename" in inner and isinstance(line, int):
-            # numba makes names of files absolute by the working directory.
+            # numba makes file names absolute with the working directory.
             return os.path.relpath(os.path.join(inner["directory"], inner["filename"])), line  # noqa: PTH118
         scope = inner.get("file") or inner.get("scope")
     return "", 0

@@ -1,4 +1,4 @@
-"""The variables around a kernel: what it captures, and the device functions that it calls."""
+"""Find the variables that a kernel captures or reads, and the device functions that it calls."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tilec_runtime.errors import Location
 
 
 def captured(function: FunctionType) -> dict[str, object]:
-    """Return what a function captures of the functions around it, by name.
+    """Return the variables that a function captures from enclosing functions, by name.
 
-    Names that were never given a value are left out.
+    Variables without a value are left out.
     """
     values: dict[str, object] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             values[name] = cell.cell_contents
-        except ValueError:  # an empty cell: numba tells of it where it is used
+        except ValueError:  # an empty cell; numba reports its use
             continue
     return values
 
 
 def captures(function: FunctionType, module: LoadedModule, at: Location) -> Iterator[ParamDecl]:
-    """Return every variable that a kernel reads from the functions and the module around it.
+    """Yield every variable that a kernel reads from enclosing functions and its module.
 
-    A number that a device function reads as well is not passed at launches: that function would
-    go on seeing a constant.
+    A number that a device function reads too is a constant, since that function would not see the
+    value passed at a launch.
     """
     helpers = [
         _variables(helper)
@@ -55,17 +55,13 @@ def captures(function: FunctionType, module: LoadedModule, at: Location) -> Iter
 
 
 def names_read(function: FunctionType, module: LoadedModule) -> set[str]:
-    """Return every name in the code of a kernel and of the device functions that it may call,
-    attributes included.
-    """
+    """Return all names, also of attributes, in a kernel and the device functions it may call."""
     reached = (function, *_reached(function, module))
     return set().union(*(_names_of(each.__code__) for each in reached))
 
 
 def _reached(function: FunctionType, module: LoadedModule) -> list[FunctionType]:
-    """Return device functions of the project that a kernel may call: those that its code names,
-    and those that it captures.
-    """
+    """Return the project's device functions that a kernel names or captures, at any depth."""
     helpers: dict[str, list[FunctionType]] = {}
     for loaded in module.modules.values():
         for name, value in vars(loaded).items():
@@ -86,7 +82,7 @@ def _reached(function: FunctionType, module: LoadedModule) -> list[FunctionType]
 
 
 def _variables(function: FunctionType) -> dict[str, object]:
-    """Return the variables around a function that it, or a function inside of it, may read."""
+    """Return the outer variables that a function, or one nested in it, may read."""
     scope = function.__globals__
     return {name: scope[name] for name in _names_of(function.__code__) if name in scope} | captured(
         function
@@ -99,7 +95,7 @@ def _names_of(code: CodeType) -> set[str]:
 
 
 def _dtype_of_number(value: object) -> str:
-    """Return the dtype that numba gives a captured number, or nothing where it is no number."""
+    """Return the dtype that numba gives a captured number, or "" for other values."""
     for kind, dtype in ((bool, "bool"), (int, "i64"), (float, "f64")):
         if type(value) is kind:
             return dtype
