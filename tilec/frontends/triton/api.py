@@ -1,4 +1,7 @@
-"""Calls of Triton: import, kernels, stages of its compiler. Its private names live here alone."""
+"""Calls of Triton: import, kernels, stages of its compiler.
+
+Only this module uses private names of Triton.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,12 @@ from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 
-# The versions that this file was written against: what it uses is private, and moves from one minor
-# version to the next.
+# The tested version: this file uses private parts, which change between minor versions.
 TESTED: Version = (3, 9)
 FIX = "pip install 'tilec[triton]'"
 HINTS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "fp_fusion")
-# Behind the arguments of the function, Triton adds two addresses: of scratch memory, and of the
-# profiler's.
+# Triton appends two addresses to the arguments of the function: scratch memory, and the profiler's
+# memory.
 HIDDEN = 2
 NAMES = {
     "bool": "i1",
@@ -45,12 +47,12 @@ NAMES = {
     "f8e4m3": "fp8e4nv",
     "f8e5m2": "fp8e5",
 }
-"""Triton's name of a dtype, by tilec's."""
+"""Triton's names of dtypes, by tilec's."""
 NONE = "None"
-"""The value of an axis that stands for None, which TOML has not."""
+"""The axis value that stands for None, which TOML lacks."""
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"u1": "bool", "int1": "bool"}
-# What Triton, MLIR and LLVM read of the environment changes code; a build depends on its inputs
-# only.
+# Prefixes of environment variables that change the code of Triton, MLIR and LLVM. They are hidden:
+# a build depends on its inputs only.
 _READ = (
     "TRITON_",
     "MLIR_",
@@ -71,12 +73,14 @@ class Parameter:
     """A parameter of a kernel's function as Triton sees it.
 
     Attributes:
-        constant: annotated as `tl.constexpr`.
-        dtype: that its annotation gives, empty for none; `pointer` says that it is one of the
-            elements.
-        descriptor: annotated as a tensor descriptor.
-        value, align: it may be specialized for its value, and for its divisibility.
-        default: of the function, None for none.
+        name: its name.
+        constant: whether it is annotated as `tl.constexpr`.
+        dtype: dtype of its annotation; may be empty.
+        pointer: whether the annotation is a pointer to elements of that dtype.
+        descriptor: whether it is annotated as a tensor descriptor.
+        value: whether Triton may specialize for its value.
+        align: whether Triton may specialize for its divisibility.
+        default: default value, or None.
     """
 
     name: str
@@ -94,9 +98,15 @@ class CompileRequest:
     """A kernel to compile.
 
     Attributes:
-        types: by parameter; `constexpr` for those in `constants`.
-        constants: values by the parameter's place.
-        divisible: places of parameters that are known to be divisible by 16.
+        kernel: Triton's object of the kernel.
+        types: Triton's type by parameter; `constexpr` for those in `constants`.
+        constants: values by index of the parameter.
+        divisible: indices of parameters that are divisible by 16.
+        options: Triton's compile options.
+        capability: compute capability as a number (90).
+        ptx_isa: PTX ISA to generate.
+        lineinfo: whether to keep source lines.
+        debug: whether to keep variables for a debugger.
     """
 
     kernel: Any
@@ -115,9 +125,16 @@ class Compiled:
     """A compiled kernel.
 
     Attributes:
-        threads, shared: threads and dynamic shared memory of a block. clusters: blocks of one.
-        scratch, profile: bytes of scratch and of the profiler's memory of a program.
-        maps: of the tensor descriptors among its arguments.
+        ptx: the PTX text.
+        symbol: name of the entry point.
+        threads: threads of a block.
+        shared: dynamic shared memory of a block in bytes.
+        clusters: blocks of a cluster.
+        scratch: bytes of scratch memory per program.
+        profile: bytes of the profiler's memory per program.
+        fusion: whether multiplications and additions may be fused.
+        log: output of the compiler.
+        maps: tensor maps of the descriptors among its arguments.
     """
 
     ptx: str
@@ -136,14 +153,14 @@ class StageError(Exception):
     """A stage of the compiler failed; `log` is its output."""
 
     def __init__(self, stage: str, log: str) -> None:
-        """Keep the words."""
+        """Store the stage and its output."""
         super().__init__(stage, log)
         self.stage = stage
         self.log = log
 
 
 def environment() -> contextlib.AbstractContextManager[None]:
-    """Hide the variables that Triton, MLIR and LLVM read."""
+    """Hide the environment variables that Triton, MLIR and LLVM read."""
     return variables_hidden(_READ, TRITON_DEFAULT_FP_FUSION="1")
 
 
@@ -164,9 +181,9 @@ def load() -> Any:
 
 
 def kernel_of(value: Any) -> Any:
-    """Return the `@triton.jit` function behind a module's attribute, or None.
+    """Return the `@triton.jit` function that a value is or wraps, or None.
 
-    Decorators of Triton around it are taken off.
+    The wrappers are `@triton.autotune` and `@triton.heuristics`.
     """
     if "triton" not in sys.modules:
         return None
@@ -191,7 +208,7 @@ def function_of(kernel: Any) -> FunctionType:
 
 
 def definition_line(kernel: Any) -> int:
-    """Return the line of a kernel's `def`, from which errors of its compiler count."""
+    """Return the line of a kernel's `def`; errors of Triton count lines from it."""
     return int(kernel.def_file_line_number)
 
 
@@ -222,10 +239,11 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
 def configs_of(
     value: object, params: Sequence[Parameter]
 ) -> tuple[tuple[dict[str, object], ...], dict[str, Read]]:
-    """Return what the decorators around a kernel say of constants and hints, for each configuration
-    of `@triton.autotune`, and the constants that follow from a parameter of no value here.
+    """Return the configurations of a kernel's decorators, and the constants computed at a launch.
 
-    Values of `@triton.heuristics` are among the first where they follow from constants.
+    The first is a list of constants and hints, one for each configuration of `@triton.autotune`;
+    values of `@triton.heuristics` that follow from constants are included. The second maps each
+    constant that `@triton.heuristics` computes from an unknown parameter to that parameter.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
@@ -245,7 +263,7 @@ def configs_of(
     for config in configs:
         for name, rule in (pair for each in rules for pair in each.items()):
             known = Known({**given, **config}, constants)
-            with contextlib.suppress(Exception):  # it reads what a launch is given
+            with contextlib.suppress(Exception):  # the rule reads arguments of a launch
                 result = rule(known)
                 if not known.read:
                     config[name] = result
@@ -271,7 +289,7 @@ def dtype(name: str) -> Any:
 
 
 def dtype_name(value: object) -> str:
-    """Return tilec's name of Triton's object of a dtype, or an empty text."""
+    """Return tilec's name of Triton's object of a dtype, or an empty string."""
     return next((name for name in NAMES if str(dtype(name)) == str(value)), "")
 
 
@@ -282,11 +300,11 @@ def _language_name(name: str) -> str:
 
 
 def compile_ptx(request: CompileRequest) -> Compiled:
-    """Run Triton's compiler up to PTX. Its own cache is not used, and its own ptxas is not run.
+    """Run Triton's compiler up to PTX, without its cache and its ptxas.
 
     Raises:
         StageError: a pass failed.
-        Exception: whatever Triton raises about a kernel; see `compile_error`.
+        Exception: any error of Triton about the kernel; see `kernel_error`.
     """
     from triton import knobs
     from triton.backends.compiler import GPUTarget
@@ -357,7 +375,7 @@ def _tensor_map(fields: Mapping[str, Any]) -> TensorMap:
             "tensor descriptor",
             "descriptors of padded fp4 and of im2col are not passed by launches",
         )
-    # Its numbers of types are those of the device, which has two in another order than the driver.
+    # Triton numbers types as the device does, which orders three of them unlike the driver.
     element = {8: 10, 9: 8, 10: 9}.get(int(fields["elem_type"]), int(fields["elem_type"]))
     return TensorMap(
         element=element, swizzle=int(fields["swizzle"]), box=tuple(map(int, fields["block_size"]))
@@ -365,13 +383,13 @@ def _tensor_map(fields: Mapping[str, Any]) -> TensorMap:
 
 
 def descriptor_type(dtype: str, box: Sequence[int]) -> str:
-    """Return Triton's type of a tensor descriptor that is made on the host."""
+    """Return Triton's type of a tensor descriptor made on the host."""
     return f"tensordesc<{NAMES[dtype]}[{','.join(map(str, box))}]>"
 
 
 @contextlib.contextmanager
 def _words() -> Iterator[Callable[[], str]]:
-    """Capture the process's error output, which the compiler's native half writes errors to."""
+    """Capture the process's standard error, to which Triton's native code writes errors."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
@@ -391,9 +409,12 @@ def _words() -> Iterator[Callable[[], str]]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Complaint:
-    """One frame of an error of Triton: its message, and the location within the function's text.
+    """One frame of an error of Triton.
 
-    The text starts with `def`.
+    Attributes:
+        message: its message.
+        text: text of the function, which starts with `def`.
+        line, column: location within that text.
     """
 
     message: str
@@ -403,7 +424,7 @@ class Complaint:
 
 
 def complaints(exc: BaseException) -> tuple[Complaint, ...]:
-    """Return the frames of an error, the kernel's first; none where Triton gives no location."""
+    """Return the frames of an error with a location, the kernel's first."""
     from triton.compiler.errors import CompilationError
 
     rows = []
@@ -429,5 +450,5 @@ def complaints(exc: BaseException) -> tuple[Complaint, ...]:
 
 
 def text_of(kernel: Any) -> str:
-    """Return the function's text as errors hold it."""
+    """Return the text of a kernel's function, as in errors."""
     return str(kernel.src)

@@ -1,6 +1,4 @@
-"""What the manifest says of a Triton kernel's parameters, as types, constants and facts for its
-compiler, and as slots for a launch.
-"""
+"""Bind a Triton kernel's parameters to the manifest: types and constants, slots of a launch."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from tilec_runtime.model.tensormap import GRANULE, MOST_RANK, TensorMap
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 _ALIGNED = 16
-# The first architecture with an engine that copies by tensor maps.
+# The first compute capability with the tensor memory accelerator (TMA), which reads tensor maps.
 OLDEST_MAPS = (9, 0)
 
 
@@ -33,9 +31,9 @@ class Bound:
 
     Attributes:
         types: Triton's type of each parameter, `constexpr` for constants.
-        constants: values of constants, by place in the function.
-        divisible: places of parameters that are known to be divisible by 16.
-        abi: what a launch packs.
+        constants: values of constants, by index of the parameter.
+        divisible: indices of parameters that are divisible by 16.
+        abi: arguments that a launch packs.
     """
 
     types: dict[str, str]
@@ -48,8 +46,7 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
-        CompileError: kernel and manifest do not fit together; names every parameter that is
-            concerned.
+        CompileError: kernel and manifest contradict each other; it names every such parameter.
     """
     binder = _Binder(job, kernel)
     mismatches = Mismatches(job)
@@ -58,8 +55,8 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
         with mismatches.at(locations.get(param.name) or kernel.decl.location):
             binder.parameter(index, param)
     mismatches.check()
-    # The addresses of scratch memory are null but where the compiler says that the kernel needs
-    # some.
+    # Null addresses of scratch and profiler memory; the compiler replaces that of scratch memory if
+    # the kernel needs some.
     hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
     return Bound(
         types=binder.types,
@@ -70,9 +67,7 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
 
 
 def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
-    """The arguments with what the compiler made of each tensor descriptor; None where it made
-    another number of them.
-    """
+    """Return the arguments with a tensor map for each descriptor, or None if the numbers differ."""
     left = list(maps)
     wanted = sum(slot.type == expr.DESCRIPTOR for slot in abi)
     if wanted != len(left):
@@ -84,7 +79,7 @@ def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, 
 
 
 def read_by(slot: AbiSlot) -> frozenset[str]:
-    """Names that an argument's expression reads."""
+    """Return the names that an argument's expression reads."""
     return (
         frozenset((expr.parse_box(slot.expr)[0],))
         if slot.type == expr.DESCRIPTOR
@@ -108,7 +103,7 @@ class _Binder(ParameterBinder):
         """Bind one parameter of the function.
 
         Raises:
-            MismatchError: it cannot be.
+            MismatchError: it contradicts the manifest.
         """
         if param.constant:
             self._constant(index, param)
@@ -119,13 +114,12 @@ class _Binder(ParameterBinder):
             and slot.type in ("ptr", expr.DESCRIPTOR)
             and self._absent & read_by(slot)
         ):
-            # Triton passes None as a constant: what the kernel does with the tensor is not
-            # compiled.
+            # Triton takes None as a constant, and leaves out code that uses the tensor.
             self.types[param.name], self.constants[index] = "constexpr", None
             return
         if slot is not None and self._absent & read_by(
             slot
-        ):  # the extent or stride of a tensor that is not there
+        ):  # an extent or stride of a tensor that is None
             slot = dataclasses.replace(slot, expr="0")
         if slot is not None and slot.type == expr.DESCRIPTOR:
             self._descriptor(param, slot)
@@ -145,7 +139,7 @@ class _Binder(ParameterBinder):
         self.slots.append(slot)
 
     def _slot(self, param: api.Parameter) -> AbiSlot | None:
-        """What a launch packs for a parameter; None where it is an axis of the matrix."""
+        """Return the argument that a launch packs for a parameter, or None for an axis."""
         if self._stated_args:
             if not self._args:
                 raise MismatchError(
@@ -168,9 +162,7 @@ class _Binder(ParameterBinder):
         return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
 
     def _descriptor(self, param: api.Parameter, slot: AbiSlot) -> None:
-        """A tensor that is passed as its map, its extents and its strides, which is what Triton's
-        own launcher passes of a descriptor.
-        """
+        """Bind a tensor descriptor as Triton's launcher passes it: map, extents and strides."""
         name, box = expr.parse_box(slot.expr)
         stated = self._params.get(name)
         if stated is None or stated.kind is not ParamKind.TENSOR:
@@ -233,7 +225,7 @@ class _Binder(ParameterBinder):
         self.types[param.name], self.constants[index] = "constexpr", value
 
     def _type(self, param: api.Parameter, slot: AbiSlot) -> str:
-        """Triton's name of a parameter's type, held against the function's annotation."""
+        """Return Triton's name of a parameter's type, checked against the annotation."""
         address = _ADDRESS.fullmatch(slot.expr)
         if slot.type == "ptr":
             stated = self._params.get(address[1] if address else slot.expr.strip())

@@ -1,4 +1,4 @@
-"""Compiles jobs of the triton frontend to PTX; `machine_code` assembles it."""
+"""Compile jobs of the triton frontend to PTX; `machine_code` makes the image of the PTX."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tilec_runtime.model.expr import DESCRIPTOR
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.signature import SCRATCH, AbiSlot
 
-# From here on, Triton makes code of exactly one compute capability: it uses what only an `a` target
-# has.
+# From this compute capability on, Triton uses instructions of `a` targets: the code runs on exactly
+# one architecture.
 EXACT: Version = (9, 0)
 _OPTIONS = {"fp_fusion": "enable_fp_fusion"}
 
@@ -53,7 +53,7 @@ class JobCompiler:
             opt=job.spec.opt,
             lineinfo=job.spec.lineinfo,
             debug=job.spec.debug,
-            # As Triton itself calls it: --regAllocOptLevel works around a fault of its allocator.
+            # Triton's own flags: --regAllocOptLevel works around a bug of ptxas' allocator.
             flags=(*(() if compiled.fusion else ("--fmad=false",)), "--regAllocOptLevel=2"),
             warnings=native_diagnostics(compiled.log, self._module.texts, severity="warning"),
             exact=target.kind is not TargetKind.PTX and not target.suffix and target.cc >= EXACT,
@@ -66,7 +66,7 @@ class JobCompiler:
         return image(self._subject, lowered, self._tool)
 
     def _abi(self, bound: Bound, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
-        """Return the ABI: arguments, then tensor maps and scratch memory of the compiler."""
+        """Return the arguments with the compiler's tensor maps and scratch memory filled in."""
         if compiled.profile:
             message = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
             raise self._subject.error(

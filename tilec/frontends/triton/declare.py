@@ -1,6 +1,4 @@
-"""Reads the Triton kernels of an executed module: names, parameters with their places, what they
-write, docstrings.
-"""
+"""Read the Triton kernels of an executed module: parameters, stores, configurations, docstrings."""
 
 from __future__ import annotations
 
@@ -31,10 +29,13 @@ HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the b
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TritonKernel:
-    """A kernel of a module: Triton's object, the parameters of its function, and the declaration.
+    """A kernel of a module.
 
-    `described` are parameters that are tensor descriptors, by their annotation or by how the body
-    uses them.
+    Attributes:
+        kernel: Triton's object of it.
+        params: the parameters of its function.
+        decl: the declaration.
+        described: names of the tensor descriptors, by annotation or by use in the body.
     """
 
     kernel: Any
@@ -44,9 +45,7 @@ class TritonKernel:
 
 
 def declared(module: LoadedModule) -> dict[str, TritonKernel]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of
-    appearance.
-    """
+    """Return every kernel among a module's attributes, imported ones too, by attribute name."""
     kernels: dict[str, TritonKernel] = {}
     syntax_of = _functions()
     with module.active():
@@ -89,7 +88,7 @@ def _kernel(
         decls.append(
             ParamDecl(
                 name=param.name,
-                # An annotation that says neither a dtype nor a pointer leaves it to the manifest.
+                # An annotation without a dtype leaves the type to the manifest.
                 type=text if param.constant or param.dtype else "",
                 kind=kind,
                 dtype=param.dtype,
@@ -118,7 +117,7 @@ def _kernel(
 
 
 def _plain(value: object) -> AxisValue:
-    """Return a constant as the value of an axis; a dtype of Triton's by tilec's name."""
+    """Return a constant as an axis value; a Triton dtype becomes tilec's name."""
     if value is None:
         return api.NONE
     if isinstance(value, bool | int | float | str):
@@ -127,8 +126,9 @@ def _plain(value: object) -> AxisValue:
 
 
 def _functions() -> Callable[[Any], Function | None]:
-    """Gives `@triton.jit` functions as syntax, each once; None for what is none, and for Triton's
-    own.
+    """Return a function that gives the cached syntax of a `@triton.jit` function.
+
+    It gives None for other values, and for functions of Triton itself.
     """
     functions: dict[int, Function | None] = {}
 
@@ -151,11 +151,13 @@ def _functions() -> Callable[[Any], Function | None]:
 
 
 def _described(node: ast.FunctionDef) -> dict[str, int]:
-    """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`:
-    addresses have no such methods. With the number of offsets; -1 where it is not one number.
+    """Return the parameters that the body uses as tensor descriptors, with their ranks.
 
-    A parameter that the body gives another value, `x = tl.make_tensor_descriptor(x, …)`, may well
-    be an address: Triton tells.
+    Such a use is a load or store with a list of offsets, as in `x.load([i, j])`; addresses have no
+    such methods. The rank is -1 if the number of offsets varies or is unknown.
+
+    A parameter that the body reassigns, as in `x = tl.make_tensor_descriptor(x, …)`, may be an
+    address, and is left out; Triton reports errors of it.
     """
     names = {arg.arg for arg in parameter_nodes(node)}
     names -= {

@@ -1,6 +1,4 @@
-"""Turns what Triton's compiler refuses into located compile errors: the user's file, line and
-column, and the calls that lead there.
-"""
+"""Turn errors of Triton into compile errors with the user's location and the calls."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ _PLACED = re.compile(
     r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE
 )
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
-# Errors of Python inside of Triton come as their text for programmers.
+# Python errors inside of Triton arrive as their repr.
 _REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
 _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
 _PASS = re.compile(r"Pipeline failed while executing \[`(\w+)`")
 _EMPTY = re.compile(r"Failures have been detected while processing|A signal was caught")
-# What says nothing of the kernel in the words that the compiler has for it.
+# Messages that do not name the problem in the kernel, and their replacements.
 _SPELLED = (
     (
         re.compile(r"failed to legalize operation 'tt\.return'.*"),
@@ -56,7 +54,7 @@ _UNKNOWN = re.compile(r"module '(triton\.language(?:\.\w+)*)' has no attribute '
 def kernel_error(
     exc: Exception, *, module: LoadedModule, kernel: TritonKernel, summary: str
 ) -> CompileError:
-    """The error of a kernel that Triton refused; `summary` starts its first line."""
+    """Return the error for a kernel that Triton refused; `summary` starts its first line."""
     if isinstance(exc, api.StageError):
         return _stage_error(exc, module=module, kernel=kernel, summary=summary)
     at = kernel.decl.location
@@ -76,8 +74,9 @@ def kernel_error(
 def native_diagnostics(
     log: str, texts: Mapping[str, str], *, severity: str
 ) -> tuple[Diagnostic, ...]:
-    """What the native half of the compiler wrote, as diagnostics of one severity, at the user's
-    places.
+    """Return the messages of Triton's native code of one severity as diagnostics.
+
+    A diagnostic has a location if the message names a file of the project.
     """
     diagnostics = []
     for match in _PLACED.finditer(log):
@@ -114,7 +113,7 @@ def _stage_error(
     failed = _PASS.search(exc.log)
     by = f"Triton's pass {failed[1]}" if failed else "Triton's compiler"
     first = words[0] if words else f"{by} failed in its stage {exc.stage}"
-    # A place that comes with no words of its own gets the first that there are.
+    # A location without a message of its own gets the first message.
     placed = tuple(
         dataclasses.replace(d, message=first) if _EMPTY.match(d.message) else d
         for d in diagnostics
@@ -132,18 +131,18 @@ def _stage_error(
 def _locations(
     frames: Iterable[api.Complaint], module: LoadedModule, kernel: TritonKernel
 ) -> Iterator[tuple[Location, str]]:
-    """Yield the places of frames that are the user's."""
+    """Yield the locations of frames in files of the project."""
     for frame in frames:
         function = next(
             (f for f in _functions(module, kernel) if api.text_of(f) == frame.text), None
         )
         file = api.function_of(function).__code__.co_filename if function is not None else ""
         if function is None or file not in module.texts:
-            continue  # of Triton's own library: the call that leads there is the user's place
+            continue  # a function of Triton's library; the frame before has the user's call
         line = api.definition_line(function) + frame.line - 1
         excerpt = line_of(module.texts, file, line)
         text = frame.text.split("\n")[frame.line - 1 : frame.line]
-        # Errors count in the function's text, which starts where its `def` does.
+        # Columns count in the function's text, which has the indentation of `def` removed.
         shift = max(excerpt.find(text[0]), 0) if text and text[0] else 0
         yield Location(file=file, line=line, column=shift + frame.column + 1), ""
 

@@ -1,6 +1,4 @@
-"""What the declared facts say of a kernel's arguments: divisors of integers, and values that are
-the same in every launch.
-"""
+"""Derive facts about a kernel's arguments from declarations: divisors, and constant values."""
 
 from __future__ import annotations
 
@@ -20,24 +18,23 @@ _MOST = 2**62
 
 
 class ArgumentFacts:
-    """The facts of one variant, every one of which a launch verifies: those of its assumptions, and
-    those of its parameters.
-    """
+    """The facts of one variant, from its assumptions and parameters; a launch verifies each."""
 
     def __init__(self, params: tuple[Param, ...], variant: Variant) -> None:
-        """Take the launcher's parameters, and the variant's axes and assumptions."""
+        """Read the launcher's parameters, and the variant's axes and assumptions."""
         self._tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
         self._axes: Mapping[str, AxisValue] = dict(variant.constants)
         self._assume = {a.param: a for a in variant.assume}
 
     def alignment(self, name: str) -> int:
-        """Divisor of a tensor's address in bytes."""
+        """Return the alignment of a tensor's address in bytes."""
         param = self._tensors.get(name)
         return math.lcm(param.align, self._of(name).align) if param else 1
 
     def constant(self, text: str) -> int | None:
-        """The value of an expression where it is the same in every launch: a number, an axis, or a
-        stride that the manifest fixes.
+        """Return the value of an expression if every launch has the same, or None.
+
+        Such an expression is a number, an axis, or an extent or stride that the manifest fixes.
         """
         try:
             return self._constant(parse_tree(text))
@@ -45,7 +42,7 @@ class ArgumentFacts:
             return None
 
     def divisor(self, text: str) -> int:
-        """The largest number that is known to divide an expression's value; 0 where the value is 0."""
+        """Return the largest known divisor of an expression's value; 0 if the value is 0."""
         try:
             return self._divisor(parse_tree(text))
         except ExpressionError:
@@ -106,7 +103,7 @@ class ArgumentFacts:
         return 1
 
     def _part(self, node: ast.expr) -> tuple[str, str, int] | None:
-        """(tensor, `shape` or `stride`, dimension) of `x.shape[0]`."""
+        """Return tensor, `shape` or `stride`, and dimension of `x.shape[0]`, or None."""
         match node:
             case ast.Subscript(
                 value=ast.Attribute(value=ast.Name(id=name), attr="shape" | "stride" as what),
@@ -133,8 +130,9 @@ class ArgumentFacts:
         )
 
     def _stride(self, name: str) -> tuple[int | None, ...]:
-        """Strides that are the same in every launch; of a C-contiguous tensor that is the last one,
-        and what known extents give.
+        """Return a tensor's strides, None for those that vary between launches.
+
+        A C-contiguous tensor has a last stride of 1; fixed extents give further strides.
         """
         param = self._tensors[name]
         if param.stride is None:
@@ -149,7 +147,7 @@ class ArgumentFacts:
         fixed, assumed = param.stride_divisible or ones, self._of(name).stride or ones
         divisors = [math.lcm(a, b) for a, b in zip(fixed, assumed, strict=True)]
         if param.stride is None or self._of(name).contiguous:
-            # Of a C-contiguous tensor a stride is the product of the extents behind it.
+            # A stride of a C-contiguous tensor is the product of the later extents.
             shape = self._shape(name)
             divisors = [
                 math.lcm(d, _bounded(math.prod(shape[k + 1 :]))) for k, d in enumerate(divisors)
@@ -158,5 +156,5 @@ class ArgumentFacts:
 
 
 def _bounded(value: int) -> int:
-    """The largest power of two in a divisor that is beyond 64 bits: still a divisor."""
+    """Return a divisor, or if it exceeds 62 bits its largest power of two, also a divisor."""
     return value if value < _MOST else min(value & -value, _MOST)

@@ -24,8 +24,10 @@ _OLDEST = (8, 0)
 
 
 class TritonFrontend:
-    """Reads Triton. Modules are executed once per process and state of their files; Triton's own
-    cache is neither read nor written.
+    """Reads Triton.
+
+    A module is executed once per process and state of its files. Triton's own cache is neither read
+    nor written.
     """
 
     name = "triton"
@@ -35,12 +37,12 @@ class TritonFrontend:
     hints: tuple[str, ...] = api.HINTS
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
+        """Store the search settings."""
         self._search = search
         self._kernels = Kernels("Triton kernel", "@triton.jit", _loaded, declared)
 
     def refuse(self, target: Target) -> str:
-        """Why a target cannot be compiled for, with what would do; empty where it can."""
+        """Return why a target is not supported, with a target to use instead, or ""."""
         if target.kind is TargetKind.TILEIR:
             return "Triton kernels become cubins or PTX, not Tile IR: use sm_80, sm_90, … or compute_80"
         if target.cc < _OLDEST:
@@ -54,11 +56,10 @@ class TritonFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """Triton, Python (which executes the module and parses its source) and ptxas.
+        """Return Triton, Python (which executes the module and parses its source) and ptxas.
 
         Raises:
-            ToolchainError: something is missing, half installed, or a Triton that tilec was not
-                written against.
+            ToolchainError: a tool is missing or half installed, or Triton has an untested version.
         """
         package = packages.package(
             "triton",
@@ -71,8 +72,9 @@ class TritonFrontend:
         return [package, packages.interpreter(), require(("ptxas",), self._search)["ptxas"].info]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module it may import, transitively; read from import
-        statements, nothing is executed.
+        """Return the source and every project module it may import, at any depth.
+
+        Nothing is executed: import statements are read.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
@@ -80,11 +82,12 @@ class TritonFrontend:
         return closure(source)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The `@triton.jit` functions among the module's attributes, in order of appearance; the
-        module is executed.
+        """Execute a module, and return the `@triton.jit` functions among its attributes.
+
+        They are in order of appearance.
 
         Raises:
-            CompileError: it cannot be, or a kernel takes what launches cannot pass; with the user's
+            CompileError: it cannot be executed, or all of its kernels are refused; with the user's
                 line.
             ToolchainError: Triton is missing.
         """
@@ -94,7 +97,8 @@ class TritonFrontend:
         """Compile one variant for one target.
 
         Raises:
-            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            CompileError: kernel and manifest contradict each other, or a compiler refuses the
+                kernel.
             ToolchainError: a tool is missing.
         """
         if refused := self.refuse(job.target):

@@ -1,5 +1,6 @@
-"""What a Triton kernel stores through: addresses are followed through arithmetic, assignments, and
-the functions that the kernel calls.
+"""Find the parameters that a Triton kernel stores through.
+
+Addresses are followed through arithmetic, assignments, and functions that the kernel calls.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from tilec.frontends.tools.python_errors import parameter_nodes
 
 _WRITES = ("store", "store_tensor_descriptor", "scatter")
 _WRITES_PREFIX = "atomic_"
-# What gives addresses again that are computed from the first argument, or from the object whose
-# method it is.
+# Functions and methods whose result is an address computed from the first argument or the object.
 _SAME = (
     *(
         "make_tensor_descriptor",
@@ -33,8 +33,11 @@ Names = frozenset[str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a kernel module: its syntax, and what finds those that it calls by the
-    expression that names them.
+    """A function of a kernel module.
+
+    Attributes:
+        node: its syntax.
+        called: finds a called function by the expression that names it.
     """
 
     node: ast.FunctionDef
@@ -47,32 +50,31 @@ class Function:
 
 
 def written(function: Function) -> Names:
-    """Parameters that the function, or one that it calls, stores through.
+    """Return the parameters that the function, or one that it calls, stores through.
 
-    An address is computed from a parameter in plain arithmetic: what is loaded in between is an
-    offset or a value.
+    An address is a parameter plus offsets: a loaded value is never taken for an address.
     """
     return _Body(function, {}).written
 
 
 class _Body:
-    """One function.
+    """The analysis of one function.
 
     Attributes:
         written: parameters that it stores through.
-        returned: what each part of its result is computed from.
+        returned: for each part of its result, the parameters that it is computed from.
     """
 
     def __init__(self, function: Function, known: dict[int, _Body]) -> None:
         self._function = function
-        # Functions by their syntax. One that calls itself finds itself here; Triton refuses it
-        # later.
+        # Analysed functions by their syntax. A recursive function finds itself here; Triton refuses
+        # it later.
         self._known = known
         known[id(function.node)] = self
         self._roots: dict[str, Names] = {name: frozenset((name,)) for name in function.params}
         self.written: Names = frozenset()
         self.returned: tuple[Names, ...] = ()
-        # Twice: in a loop, a name that is used above may be bound below.
+        # Two passes: in a loop, a name may be used above its assignment.
         for _ in range(2):
             for part in ast.walk(function.node):
                 self._part(part)
@@ -113,8 +115,10 @@ class _Body:
             self.written |= self._given(call, body, body.written)
 
     def _on(self, call: ast.Call, *names: str) -> Names:
-        """What a call of Triton's is about: the object whose method it is (`x.store([0], v)`), or
-        its first argument (`tl.store(x, v)`).
+        """Return the parameters behind the address of a call of Triton.
+
+        The address is the object of a method (`x.store([0], v)`), or the first argument
+        (`tl.store(x, v)`); `names` are keywords of the latter.
         """
         owner = self._of(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
         first = (
@@ -125,7 +129,7 @@ class _Body:
         return owner or (self._of(first) if first is not None else frozenset())
 
     def _body(self, call: ast.expr) -> _Body | None:
-        """The function of the user's that is called, if this is a call of one."""
+        """Return the analysis of the called function of the user, or None."""
         function = self._function.called(call.func) if isinstance(call, ast.Call) else None
         return (
             (self._known.get(id(function.node)) or _Body(function, self._known))
@@ -134,7 +138,7 @@ class _Body:
         )
 
     def _given(self, call: ast.Call, body: _Body, names: Names) -> Names:
-        """What the arguments of a call are computed from that a function takes by these names."""
+        """Return the parameters behind the arguments that a callee takes as `names`."""
         bound = {
             **dict(zip(body._function.params, call.args, strict=False)),
             **{k.arg: k.value for k in call.keywords if k.arg},
@@ -144,7 +148,7 @@ class _Body:
         )
 
     def _parts(self, value: ast.expr) -> tuple[Names, ...]:
-        """What each part of a value is computed from: those of a tuple, or of what a call gives."""
+        """Return the parameters behind each part of a value; a tuple has several parts."""
         if isinstance(value, ast.Tuple | ast.List):
             return tuple(self._of(item) for item in value.elts)
         body = self._body(value)
@@ -155,22 +159,20 @@ class _Body:
         return (self._of(value),)
 
     def _of(self, value: ast.expr) -> Names:
-        """Parameters that an address is computed from: those that it starts with, not those in the
-        offset.
-        """
+        """Return the parameters that an address is based on; those in its offset do not count."""
         match value:
             case ast.Name(id=name):
                 return self._roots.get(name, frozenset())
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                # Addresses stand in front of their offsets; where the left side is none of a
-                # parameter's, it may be the other way round.
+                # The address is usually on the left of its offset. If the left side is not based on
+                # a parameter, it may be on the right.
                 return self._of(left) or self._of(right)
             case ast.BinOp(left=left, op=ast.Sub()):
                 return self._of(left)
             case ast.NamedExpr(value=inner):
                 return self._of(inner)
             case ast.Subscript(value=inner, slice=place):
-                # `ptrs[:, None]` is all of it, `places(x, y)[1]` a part.
+                # `ptrs[:, None]` is the whole value, `places(x, y)[1]` one part.
                 parts = self._parts(inner)
                 index = place.value if isinstance(place, ast.Constant) else None
                 return (
@@ -186,14 +188,15 @@ class _Body:
                 return frozenset().union(*self._parts(value))
             case ast.Call() if self._body(value) is not None:
                 return frozenset().union(*self._parts(value))
-            case ast.Call(func=ast.Name(id=name)) if name in _SAME:  # imported by its name
+            case ast.Call(func=ast.Name(id=name)) if name in _SAME:  # a name imported from Triton
                 return self._on(value, "base")
         return frozenset()
 
 
 def _joined(one: tuple[Names, ...], other: tuple[Names, ...]) -> tuple[Names, ...]:
-    """Parts of a value that is one of two; where they have not the same number of parts, all of
-    them in one.
+    """Return the parts of a value that is one of two.
+
+    If their numbers of parts differ, the result is a single part with all parameters.
     """
     if not one or not other:
         return one or other
@@ -216,14 +219,14 @@ def _writes(called: ast.expr) -> bool:
 def resolver(
     names: Mapping[str, object], function_of: Callable[[object], Function | None]
 ) -> Callable[[ast.expr], Function | None]:
-    """Finds functions by `name` and `module.name` among the names that a module has."""
+    """Return a function that finds callees by `name` or `module.name` in a module's names."""
 
     def value(expression: ast.expr) -> object:
         if isinstance(expression, ast.Name):
             return names.get(expression.id)
         if isinstance(expression, ast.Attribute):
-            # What is there already: a module that makes names when they are asked for may do, or
-            # raise, anything.
+            # Read `__dict__` only: `getattr` may run a module's `__getattr__`, which may do or
+            # raise anything.
             return getattr(value(expression.value), "__dict__", {}).get(expression.attr)
         return None
 
