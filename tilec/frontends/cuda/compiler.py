@@ -23,7 +23,7 @@ class Compiler:
     """Compiles one job."""
 
     def __init__(self, job: CudaJob, code: DeviceCode, programs: Programs) -> None:
-        """Take the job; `programs` may hold the program that it is in."""
+        """Store the job; `programs` may have cached its program."""
         self._cuda, self._job = job, job.job
         self._code, self._programs = code, programs
 
@@ -42,13 +42,13 @@ class Compiler:
         return self._image(program, expression, linking)
 
     def _group_program(self, own: str) -> DeviceCompile | None:
-        """Return the program of the job's group, or None if it has none that compiles as one."""
+        """Return the program of the job's group, or None if the group does not compile as one."""
         if not self._job.group or self._cuda.options.compiler == "nvcc":
             return None
         try:
             expressions = tuple(dict.fromkeys(map(self._expression, self._job.group)))
         except CompileError:
-            return None  # the error of another kernel, whose own job reports it
+            return None  # an error of another kernel, which that kernel's job reports
         attempt = (self._job.target, self._job.spec.max_isa, self._state(expressions))
         if own not in expressions or self._programs.failed == attempt:
             return None
@@ -86,7 +86,7 @@ class Compiler:
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)
         kernel = declare.named(base, self._cuda.candidates)
-        if kernel is None:  # the text does not show it: it is called as the manifest says
+        if kernel is None:  # the parser does not see it (a macro): use the manifest's symbol
             return expand(member.symbol, dict(member.axes))
         return name_expression(member.symbol, dict(member.axes), kernel)
 
@@ -126,7 +126,7 @@ class Compiler:
         )
 
     def _linking(self) -> tuple[str, ...]:
-        """Return the linker options that LTO-IR is shipped with.
+        """Return the linker options that an LTO-IR image records.
 
         Raises:
             CompileError: a flag has no linker option, or nvcc is the compiler.

@@ -42,28 +42,27 @@ class CudaFrontend:
     hints: tuple[str, ...] = ()
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
+        """Store the search settings."""
         self._search = search
         self._toolsets: dict[tuple[str, ...], dict[str, Tool]] = {}
         self._programs = Programs()
         self._code = DeviceCode()
 
     def refuse(self, target: Target) -> str:
-        """Every target of the architecture table can be compiled for."""
+        """Refuse portable Tile IR; all other targets are supported."""
         if target.kind is TargetKind.TILEIR:
             return "CUDA C++ makes no portable Tile IR: use compute_80 (PTX)"
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """NVRTC with its parts, ptxas and the headers; nvcc and the linker too where they are
-        installed.
+        """Return NVRTC with its parts, ptxas and the headers, and nvcc and the linker if installed.
 
         Raises:
-            ToolchainError: one is missing, of another release than the others, or outside of the
+            ToolchainError: a tool is missing, of another release than the others, or outside of the
                 manifest's range.
         """
         tools = list(self._require(_ALWAYS).values())
-        # The header rows are three views of one directory.
+        # The three rows of headers are one directory.
         infos = [tool.info for tool in tools if tool.name not in ("crt-headers", "cccl-headers")]
         for optional in ("nvcc", _LINKER):
             tool, _ = locate(optional, self._search)
@@ -72,11 +71,10 @@ class CudaFrontend:
         return infos
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and what it is linked with, the project's headers that these can include, and
-        for nvcc what it runs besides.
+        """Return the source, linked files, project headers they can include, and parts of nvcc.
 
         Raises:
-            CompileError: a file cannot be read, or leaves the project.
+            CompileError: a file cannot be read, or lies outside of the project.
             UsageError: an option is wrong.
         """
         options = read_options(with_compiler(source).options)
@@ -89,7 +87,7 @@ class CudaFrontend:
         return sorted(dict.fromkeys(files), key=lambda f: f.name)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The `__global__` functions of a source and of the project's headers that it includes.
+        """Return the `__global__` functions of a source and of project headers that it includes.
 
         Raises:
             CompileError: a file cannot be read, or a kernel takes a reference.

@@ -1,4 +1,4 @@
-"""A CUDA C++ job with what its steps need, and the program that compilers make for it."""
+"""A CUDA C++ job with its kernel and tools, and the program that compilers make for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CudaJob:
         options: checked options of the source.
         kernel: the kernel in the source.
         candidates: all kernels of the source.
-        tools: by name; `nvcc` only if the options ask for it.
+        tools: tools by name; nvcc only if the options select it.
         path: PATH for a host compiler.
     """
 
@@ -51,7 +51,7 @@ class CudaJob:
 
     @property
     def lineinfo(self) -> bool:
-        """Whether to keep source lines; LTO-IR would name files by directories of this machine."""
+        """Whether to keep source lines; in LTO-IR they would name directories of this machine."""
         return (self.job.spec.lineinfo or self.job.spec.debug) and not self.lto
 
 
@@ -61,12 +61,14 @@ class DeviceCompile:
 
     Attributes:
         text: PTX.
-        cubin: machine code; `kernels` is what its index says.
-        symbols: of the entry points, by C++ name.
-        log: output of all tools; `warnings` are those in it.
+        cubin: machine code.
+        kernels: the machine code, read back.
+        symbols: symbols of the entry points, by C++ name.
+        log: output of all tools.
+        warnings: warnings in the log, and those of tilec.
         command: the equivalent nvcc command.
-        isa: PTX ISA that is shipped, for a PTX target.
-        ltoir: LTO-IR; of the source alone before the link, of everything after it.
+        isa: PTX ISA to ship, for a PTX target.
+        ltoir: LTO-IR: before the link of the source alone, after it of everything.
     """
 
     text: str

@@ -31,7 +31,7 @@ def inputs(root: str, options: CudaOptions) -> list[InputFile]:
     """Return the linked files and the project headers of linked sources.
 
     Raises:
-        CompileError: one cannot be read, or leaves the project.
+        CompileError: a file cannot be read, or lies outside of the project.
     """
     files: list[InputFile] = []
     define = [value for _, value in options.define]
@@ -68,7 +68,7 @@ def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:
 
 
 def link(job: CudaJob, code: DeviceCode, program: DeviceCompile) -> DeviceCompile:
-    """Link a program's LTO-IR with the files of `link`, if any: PTX, and LTO-IR for its target.
+    """Link a program's LTO-IR with the files of `link` to PTX, and for `lto_NN` to LTO-IR.
 
     Raises:
         CompileError: a file does not compile or cannot be linked, or an entry point is missing.
@@ -77,7 +77,7 @@ def link(job: CudaJob, code: DeviceCode, program: DeviceCompile) -> DeviceCompil
     source = job.job.spec.source.path
     options = [level(job.job.spec.opt), *(["-lineinfo"] if job.lineinfo else [])]
     options += arithmetic(job.options.flags)
-    # Other kernels of the source may need functions that are not linked.
+    # Drop other kernels of the source: they may need functions that this job does not link.
     options += [f"-kernels-used={symbol}" for symbol in program.symbols.values()]
     pieces = [Piece(name=source, kind="LTOIR", data=program.ltoir)]
     pieces += [_piece(job, entry, code) for entry in job.options.link]

@@ -24,7 +24,7 @@ _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
 
 @functools.lru_cache(maxsize=1024)
 def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
-    """Return the types of an entry's parameters, or None where its name holds none."""
+    """Return the types of an entry's parameters, or None if its symbol has none."""
     text = _demangled(symbol)
     if not text.endswith(")"):
         return None
@@ -35,18 +35,19 @@ def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
             break
     tokens: list[Token] = []
     for part in split(lex(text[start + 1 : -1]).tokens):
-        # With a name, the last word of `unsigned long long` is none.
+        # Give each type a name: else `long` in `unsigned long` would be taken for one.
         tokens += [*part, Token("name", "unnamed", 1, 1), Token("punct", ",", 1, 1)]
     try:
         return parameters(tokens, Scope(file=""), ())
-    except CompileError:  # a reference within the type of a lambda
+    except CompileError:  # a reference in the type of a lambda
         return None
 
 
 def unseen(symbol: str, args: Sequence[str] | None, source: Source) -> KernelDecl | None:
-    """Return a kernel that no text shows, as of a macro, by its compiled name and by `args`.
+    """Return the declaration of a kernel that the parser does not see, such as a macro's.
 
-    The compiled name has the types of the parameters, except that of `extern "C"`.
+    Parameters come from the mangled symbol, or from the number of `args` if there is no mangled
+    symbol (`extern "C"`). The result is None without both.
     """
     types = parameter_types(symbol) if symbol.startswith("_Z") else None
     if types is None and args is None:
@@ -88,14 +89,14 @@ def check(
     """Compare the dtypes of a launch with the compiled types.
 
     Args:
-        abi: what a launch will pass.
-        symbol: the entry's name in the image.
-        params: the launcher's; a dtype that neither manifest nor source says is empty.
-        axes: the variant's.
-        decl: the kernel, for its place.
+        abi: the arguments of a launch.
+        symbol: symbol of the entry in the image.
+        params: parameters of the launcher; the dtype may be empty.
+        axes: axis values of the variant.
+        decl: the kernel, for its location.
 
     Raises:
-        CompileError: they contradict each other, or nothing says a dtype.
+        CompileError: they contradict each other, or a dtype is unknown.
     """
     types, passed = pointed(abi, symbol), set(map(_tensor, abi))
     for param in params:
@@ -130,16 +131,16 @@ def _check_tensor(
 
 
 def _tensor(slot: AbiSlot) -> str:
-    """The tensor whose address an argument is; empty where it is something else."""
+    """Return the tensor whose address an argument passes, or an empty string."""
     match = _POINTER.fullmatch(slot.expr) if slot.type == "ptr" else None
     return match[1] if match else ""
 
 
 def _agree(stated: str, compiled: str, *, visible: bool) -> bool:
-    """Whether memory of a dtype is what a kernel takes.
+    """Whether a kernel that takes one dtype may be passed memory of another.
 
-    A typedef, which the text of the kernel does not show, may keep the bits of a small float in an
-    unsigned integer.
+    That is the same dtype. If the source does not show the dtype, an unsigned integer also matches
+    a small float of the same size, since a typedef may store such floats as bits.
     """
     mine, theirs = DTYPES.get(stated), DTYPES[compiled]
     small = mine is not None and mine.kind == "float" and mine.bits <= 16
@@ -155,10 +156,9 @@ def _error(message: str, fix: str, decl: KernelDecl, name: str) -> CompileError:
 
 
 def _demangled(symbol: str) -> str:
-    """A symbol's C++ name with its parameters; empty where it is no mangled name.
+    """Return the C++ name with parameters of a mangled symbol, or an empty string.
 
-    The C++ runtime has the function of the ABI for it, and the bindings of CUDA cannot be imported
-    without that library.
+    The C++ runtime library demangles. It is always there: the bindings of CUDA need it too.
     """
     if not symbol.startswith("_Z"):
         return ""

@@ -1,4 +1,4 @@
-"""Compile one CUDA C++ program, of one or more entry points: source, PTX, machine code."""
+"""Compile a CUDA C++ program of one or more entry points: source, PTX, machine code."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tilec_runtime.model.arch import Version
 
 
 class Programs:
-    """Keeps the last program: the jobs of a group, and PTX of the same architecture, share it.
+    """Caches the last program, shared by jobs of a group and by PTX of the same architecture.
 
     Attributes:
-        failed: key of the last group that did not compile as one, so that it is tried once.
+        failed: key of the last group that did not compile as one, to try it only once.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Programs:
     def get(
         self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler
     ) -> DeviceCompile:
-        """Return the kept program, or compile it.
+        """Return the cached program, or compile it.
 
         Args:
-            state: returns everything that the compiled program depends on, as it is now.
-            wanted: what else the finished program depends on.
+            state: returns the current state of everything that the compiled program depends on.
+            wanted: key of the finished program beside the state: target and ISA bound.
             compiler: compiles it.
 
         Raises:
@@ -66,24 +66,24 @@ class ProgramCompiler:
     """Compiles entry points of a job's source, for its target and with its options.
 
     Attributes:
-        lto: whether LTO-IR is shipped, which comes of another compile than machine code and PTX.
+        lto: whether LTO-IR is shipped; it needs a compile of its own.
     """
 
     def __init__(self, job: CudaJob, code: DeviceCode, expressions: tuple[str, ...]) -> None:
-        """Take the C++ names of the entry points; each may use the job's time limit."""
+        """Store the C++ names of the entry points; each adds the job's time limit to the whole."""
         self._job, self._code, self._expressions = job, code, expressions
-        # Compiled names (`_Z…`) stand for themselves: no C++ expression has them.
+        # A mangled symbol (`_Z…`) is no C++ expression, and needs no lowering.
         self._compiled = {each: each for each in expressions if each.startswith("_Z")}
         self._names = [each for each in expressions if each not in self._compiled]
         self._spec = job.job.spec
         self._limit = self._spec.timeout * len(expressions)
         self.lto = job.lto
         self._to_ltoir = bool(job.options.link) or job.lto
-        # Linked code is optimized as one program, and keeps its lines alone.
+        # Linked code is optimized as one program: it keeps source lines, but no variables.
         self._debug = self._spec.debug and not self._to_ltoir
 
     def compile(self) -> DeviceCompile:
-        """Compile the source to PTX of the entry points, and to LTO-IR where that is shipped.
+        """Compile the source to PTX of the entry points, and to LTO-IR if it is linked or shipped.
 
         Raises:
             CompileError: with located diagnostics, log and command.
@@ -129,7 +129,7 @@ class ProgramCompiler:
         return dataclasses.replace(program, kernels=kernels, warnings=warnings)
 
     def _copies(self, apart: Mapping[str, Sequence[str]]) -> Iterator[Diagnostic]:
-        """Yield a warning of each variable that kernels of other images have copies of."""
+        """Yield a warning for each variable that other images have a copy of."""
         for name, users in apart.items():
             others = ", ".join(map(readable, users[:3])) + (", …" if users[3:] else "")
             yield Diagnostic(
@@ -151,7 +151,7 @@ class ProgramCompiler:
         arguments = [f"--gpu-architecture={arch}", *self._arguments()]
         how = ["-dc", "-dlto"] if link else ["-ptx"]
         shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), spec.source.path])
-        # Without a fixed seed, NVRTC puts its process id into names that are local to a file.
+        # Without a fixed seed, NVRTC puts its process id into the names of file-local symbols.
         arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
         arguments += ["-dlto", "-rdc=true"] if link else []
         source = includes.source_bytes(spec.source.root, spec.source.path)

@@ -1,4 +1,4 @@
-"""Choose the file of a prebuilt kernel that serves a target best."""
+"""Choose the file of a prebuilt kernel that fits a target best."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Member:
     """A piece of code: a file of its own, or part of a fatbin.
 
     Attributes:
-        file: its bytes; of LTO-IR in a fatbin, the whole fatbin.
-        form: what it is.
-        what: what it is and for which architecture, for messages.
-        number: its architecture as targets write it (`90a`), empty where any will do.
-        entries: names of its entry points; empty where they are not known before it is compiled.
-        tile: assembled from Tile IR, as which it runs on exactly its architecture.
+        file: its bytes; for LTO-IR in a fatbin, the whole fatbin.
+        form: its kind.
+        what: kind and architecture, for messages.
+        number: its architecture as in targets (`90a`); empty if it has none.
+        entries: names of its entry points; empty if only compiling it shows them.
+        tile: whether it was assembled from Tile IR; it then runs on exactly its architecture.
     """
 
     file: Prebuilt
@@ -37,17 +37,17 @@ def members(files: tuple[Prebuilt, ...], opener: Opener) -> list[Member]:
     """Return every piece of code in a kernel's files.
 
     Raises:
-        CompileError: one is damaged.
+        CompileError: a file is damaged.
         ToolchainError: a tool is missing.
     """
     return [member for file in files for member in _of_file(file, opener)]
 
 
 def choose(target: Target, symbol: str, pieces: list[Member]) -> Member:
-    """Return the piece that serves a target best.
+    """Return the piece that fits a target best.
 
     Raises:
-        CompileError: none does, or two do equally; names what there is.
+        CompileError: no piece fits, or two fit equally well; it lists all pieces.
     """
     ranked = [(rank, member) for member in pieces if (rank := _rank(member, target)) is not None]
     having = [
@@ -132,7 +132,7 @@ def _cubin(file: Prebuilt) -> Member:
 
 
 def _rank(member: Member, target: Target) -> int | None:
-    """Return how well a piece serves a target: 0 is best, None is not at all."""
+    """Return the rank of a piece for a target: 0 is best, None if it does not fit."""
     if target.kind is TargetKind.TILEIR:
         return 0 if member.form is FileKind.TILEIR and not _in_fatbin(member) else None
     match member.form:

@@ -1,4 +1,4 @@
-"""Make the image of a prebuilt job: choose its file, compile it if need be, check it."""
+"""Make the image of a prebuilt job: choose its file, compile it if necessary, check it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def compile_job(job: Job, opener: Opener) -> Image:
     """Return the image of a job.
 
     Raises:
-        CompileError: a file is damaged, has another digest than stated, or does not serve the
-            target; or its code takes other arguments.
+        CompileError: a file is damaged or has another digest than stated, no file fits the target,
+            or the code takes other arguments than a launch passes.
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(job.spec.source)
@@ -56,7 +56,7 @@ class _Maker:
         self._symbol = job.spec.symbol
 
     def image(self) -> Image:
-        """The image."""
+        """Return the image."""
         if self._member.form is FileKind.CUBIN:
             return self._of_cubin(self._member.file.data, tile=self._member.tile)
         if self._member.form is FileKind.TILEIR:
@@ -81,7 +81,7 @@ class _Maker:
             size=len(data),
             symbol=self._symbol,
             exact=tile,
-            # Drivers read the cubins of every release of their major version.
+            # Drivers load the cubins of every toolkit of their major version.
             cuda=max(
                 self._job.target.arch.toolkit,
                 (cubin.toolkit[0], 0),
@@ -132,7 +132,8 @@ class _Maker:
             symbol=self._symbol,
             abi=self._checked(kernel.params),
             ltoir=self._ltoir() if lto else b"",
-            # Which release wrote the LTO-IR is in no file: that of this toolkit read it.
+            # The file does not record the release that wrote it. This toolkit's linker read it, so
+            # its release is new enough.
             ltoir_release=self._opener.release("libnvJitLink") if lto else None,
             linking=ltoir.linking(opt=self._job.spec.opt) if lto else (),
             max_threads=entry.max_threads,
@@ -154,8 +155,10 @@ class _Maker:
         )
 
     def _text_of_ltoir(self) -> str:
-        """What a linker makes of the LTO-IR that libNVVM made: functions that nothing uses are gone
-        from it.
+        """Return the PTX that a linker makes of libNVVM's LTO-IR.
+
+        Raises:
+            CompileError: the IR does not mark the kernel as used, so that the link dropped it.
         """
         ltoir = dataclasses.replace(
             self._member.file,
@@ -202,7 +205,7 @@ class _Maker:
             first = ptx.first_complaint(done.log)
             problem = f"ptxas refuses this PTX for {self._job.target}: {first}"
             error = fault(self._path, problem, log=done.log, command=done.command)
-        # Lines of a text that was made of another file say nothing about that file.
+        # PTX made from another file has no lines in that file.
         if self._member.form is FileKind.PTX and "(" not in self._path:
             diagnostics = [
                 located({self._path: lowered}, Location(file=self._path, line=line), message)

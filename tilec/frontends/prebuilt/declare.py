@@ -1,4 +1,4 @@
-"""Read the kernels of prebuilt files, with what the code says of their parameters."""
+"""Read the kernels of prebuilt files, and their parameters as far as the code declares them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GIVES = {
     FileKind.NVVM: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
     FileKind.TILEIR: (TargetKind.CUBIN, TargetKind.TILEIR),
 }
-# PTX says how many bits an integer has, and rarely means the sign that it writes.
+# PTX states the size of an integer; compilers rarely mean the sign that they write.
 _LOOSE = {
     "u8": "u8",
     "s8": "i8",
@@ -43,7 +43,7 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
     """Return the kernels of a source, in the order of the file.
 
     Raises:
-        CompileError: a file is damaged, has another digest than stated, or no kernel.
+        CompileError: a file is damaged, has another digest than stated, or has no kernel.
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(source)
@@ -54,7 +54,7 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
 
 
 def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
-    """Return the kinds of targets that a file can serve."""
+    """Return the kinds of targets that a file can be used or compiled for."""
     if file.kind is not FileKind.FATBIN:
         return _GIVES[file.kind]
     members = opener.members(file)
@@ -109,7 +109,7 @@ def declared(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
 
 def _of_fatbin(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
     members = opener.members(file)
-    # PTX says most of a kernel's parameters.
+    # PTX declares more about parameters than cubins do.
     texts = [member for member in members.files if member.kind is FileKind.PTX]
     if texts:
         return [
@@ -165,7 +165,7 @@ def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
     params = tuple(
         ParamDecl(
             name=f"param_{index}",
-            # An integer has no sign in Tile IR: the manifest may give it one.
+            # Integers have no sign in Tile IR: the manifest may declare one.
             type=f"ptr<{param.dtype}>"
             if param.pointer
             else param.dtype
@@ -207,7 +207,10 @@ def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
 
 
 def _param(param: PtxParam, name: str, location: Location) -> ParamDecl:
-    """What PTX says for sure has a type; of everything else the manifest may say more."""
+    """Return the declaration of a PTX parameter.
+
+    It has a `type` only if PTX is unambiguous; the manifest may declare the others.
+    """
     if param.pointer:
         return ParamDecl(
             name=name,
@@ -236,7 +239,7 @@ def _param(param: PtxParam, name: str, location: Location) -> ParamDecl:
 
 
 def _names(entry: PtxEntry) -> Sequence[str]:
-    """Return Python names: the text's own, or `param_0`, … for names a compiler made up."""
+    """Return Python names of parameters: those of the PTX, or `param_0`, … for generated ones."""
     names: list[str] = []
     for index, param in enumerate(entry.params):
         made_up = re.fullmatch(rf"{re.escape(entry.name)}_param_\d+", param.name)

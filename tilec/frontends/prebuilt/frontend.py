@@ -1,5 +1,6 @@
-"""The `prebuilt` frontend: kernels that come compiled, as PTX, cubin, fatbin, LTO-IR, NVVM IR or
-Tile IR, each file with its digest.
+"""The `prebuilt` frontend: kernels from compiled files.
+
+Files are PTX, cubins, fatbins, LTO-IR, NVVM IR or Tile IR; the manifest states their digests.
 """
 
 from __future__ import annotations
@@ -23,9 +24,7 @@ _TOOLS = ("ptxas", "libnvJitLink", "libnvvm", "cuobjdump", "tileiras")
 
 
 class PrebuiltFrontend:
-    """Takes compiled code as it is, and compiles what is not machine code yet for the targets that
-    are asked for.
-    """
+    """Reads compiled code, and compiles intermediate code (PTX and the like) for each target."""
 
     name = "prebuilt"
     suffixes: tuple[str, ...] = SUFFIXES["prebuilt"]
@@ -39,18 +38,17 @@ class PrebuiltFrontend:
     hints: tuple[str, ...] = ()
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
+        """Store the search settings."""
         self._search = search
         self._opener = Opener(search)
 
     def refuse(self, target: Target) -> str:
-        """Nothing is refused before the files are known: what serves a target is theirs to say."""
+        """Refuse nothing: the targets depend on the files, which `compile` reads."""
         del target
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """The tools that are installed: a cubin needs none of them, and what a file does need is
-        asked for when it is compiled.
+        """Return the installed tools; a tool that a file needs is required only by `compile`.
 
         Raises:
             ToolchainError: they are of several releases, or outside of the manifest's range.
@@ -59,28 +57,28 @@ class PrebuiltFrontend:
         return [tool.info for tool in require(names, self._search).values()] if names else []
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and the kernel's other files.
+        """Return the source and the kernel's other files.
 
         Raises:
-            CompileError: one cannot be read, or leaves the project.
+            CompileError: a file cannot be read, or lies outside of the project.
         """
         return compiled_files.input_files(source)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The entry points of the source.
+        """Return the entry points of the source.
 
         Raises:
-            CompileError: a file is damaged, has another digest than stated, or no entry point.
+            CompileError: a file is damaged, has another digest than stated, or has no entry point.
             ToolchainError: a tool is missing.
         """
         return declarations(source, self._opener)
 
     def compile(self, job: Job) -> Image:
-        """Compile one job, or take the code that is there.
+        """Return the image of a job: machine code of a file, or code compiled from it.
 
         Raises:
-            CompileError: a file is damaged, has another digest than stated, does not serve the
-                target, or takes other arguments.
+            CompileError: a file is damaged or has another digest than stated, no file fits the
+                target, or the code takes other arguments than a launch passes.
             ToolchainError: a tool is missing.
         """
         with naming(job):

@@ -1,4 +1,4 @@
-"""A PTX text as a prebuilt file: its ISA, the architecture that it is for, and its entry points."""
+"""Read a PTX text as a prebuilt file: ISA, architecture and entry points."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ _ADDRESS = re.compile(r"^\s*\.address_size\s+(\d+)", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PtxModule:
-    """What a text says of itself: its ISA, the architecture that it is for (as a PTX target), and
-    its entry points.
+    """The declarations of a PTX text.
+
+    Attributes:
+        isa: PTX ISA of `.version`.
+        target: architecture of `.target`, as a PTX target.
+        entries: entry points.
     """
 
     isa: Version
@@ -30,7 +34,8 @@ def read_ptx(text: str, path: str) -> PtxModule:
     """Read a PTX text.
 
     Raises:
-        CompileError: `.version`, `.target` or every entry point is missing, or one is damaged.
+        CompileError: `.version` or `.target` is missing or wrong, there is no entry point, or one
+            is damaged.
     """
     plain = without_comments(text)
     try:

@@ -1,4 +1,4 @@
-"""Open prebuilt code: LTO-IR and NVVM IR become PTX, fatbins are taken apart."""
+"""Open prebuilt code: compile LTO-IR and NVVM IR to PTX, and extract the members of fatbins."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ _FIX = "pip install 'tilec[build]'"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Members:
-    """What a fatbin holds: its cubins and PTX texts as files of their own, and what else is in it
-    as (kind, architecture, as in `90`).
+    """The members of a fatbin.
+
+    Attributes:
+        files: cubins and PTX texts, extracted.
+        others: (kind, architecture such as `90`) of LTO-IR and Tile IR, which are not extracted.
     """
 
     files: tuple[Prebuilt, ...]
@@ -40,13 +43,13 @@ class Opener:
     """Opens files, and caches the results by digest."""
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
+        """Store the search settings."""
         self._search = search
         self._members: dict[str, Members] = {}
         self._texts: dict[tuple[object, ...], str] = {}
 
     def path(self, name: str) -> str:
-        """Where a tool is.
+        """Return the path of a tool.
 
         Raises:
             ToolchainError: it is missing.
@@ -54,7 +57,7 @@ class Opener:
         return require((name,), self._search, digest=False)[name].path
 
     def release(self, name: str) -> Version:
-        """The toolkit release of a tool, (0, 0) where it does not say.
+        """Return the toolkit release of a tool, or (0, 0) if unknown.
 
         Raises:
             ToolchainError: it is missing.
@@ -62,8 +65,7 @@ class Opener:
         return require((name,), self._search, digest=False)[name].release
 
     def any_ptx(self, file: Prebuilt) -> str:
-        """PTX for the oldest architecture that a file of LTO-IR or NVVM IR can be compiled for: for
-        reading what it declares.
+        """Return PTX for an old architecture, to read the declarations of LTO-IR or NVVM IR.
 
         Raises:
             CompileError: it is damaged.
@@ -73,10 +75,10 @@ class Opener:
             try:
                 return self.ptx(file, Target.parse("compute_75"))
             except CompileError:
-                # From compute capability 10.0 on, libNVVM reads another dialect than before it.
+                # From compute capability 10.0 on, libNVVM reads another dialect of LLVM IR.
                 return self.ptx(file, Target.parse("compute_100"))
         if file.kind is FileKind.FATBIN:
-            # nvJitLink passes over members that are too new, and does not say that they are there.
+            # nvJitLink silently skips members that are newer than its target.
             oldest = min(
                 (number for kind, number in self.members(file).others if kind is FileKind.LTOIR),
                 key=int,
@@ -91,10 +93,11 @@ class Opener:
         return self.ptx(file, Target.parse(f"compute_{needs[1]}"))
 
     def ptx(self, file: Prebuilt, target: Target, *, opt: int = 3, lineinfo: bool = False) -> str:
-        """PTX of LTO-IR, NVVM IR, or the LTO-IR in a fatbin, for the architecture of `target`.
+        """Return PTX of LTO-IR, NVVM IR or a fatbin's LTO-IR, for the architecture of `target`.
 
         Raises:
-            CompileError: it cannot be compiled for it, or is damaged; with the tool's words.
+            CompileError: it cannot be compiled for that architecture, or is damaged; with the
+                tool's log.
             ToolchainError: a tool is missing.
         """
         key = (file.digest, target.number, opt, lineinfo)
@@ -107,11 +110,11 @@ class Opener:
         return self._texts[key]
 
     def ltoir(self, file: Prebuilt, target: Target, *, opt: int = 3) -> bytes:
-        """LTO-IR of LTO-IR, which it is already, of that in a fatbin, or of NVVM IR.
+        """Return LTO-IR of a file of LTO-IR (its bytes), a fatbin, or NVVM IR.
 
         Raises:
-            CompileError: it cannot be made, or the file is damaged; with the tool's words.
-            ToolchainError: a tool is missing, or too old to take LTO-IR out of a fatbin.
+            CompileError: NVVM IR cannot be compiled, or is damaged; with the tool's log.
+            ToolchainError: a tool is missing, or too old to extract LTO-IR from a fatbin.
         """
         if file.kind is FileKind.LTOIR:
             return file.data
@@ -132,7 +135,7 @@ class Opener:
         return done.ltoir
 
     def members(self, file: Prebuilt) -> Members:
-        """What a fatbin holds.
+        """Return the members of a fatbin.
 
         Raises:
             CompileError: it is damaged.
@@ -143,8 +146,8 @@ class Opener:
         return self._members[file.digest]
 
     def _taken_apart(self, file: Prebuilt) -> Members:
-        # The container's format is not documented and its members are compressed in several ways:
-        # the toolkit's own reader is used.
+        # The format of the container is not documented, and members are compressed in several ways:
+        # use the toolkit's reader.
         tool = self.path("cuobjdump")
         with tempfile.TemporaryDirectory(prefix="tilec-fatbin-") as folder:
             Path(folder, "k.fatbin").write_bytes(file.data)

@@ -133,7 +133,7 @@ def _check(context: Any, builder: Any, ind: Any, dimlen: Any, axis: int | None =
     """
     from numba.cuda import cgutils
 
-    # As an unsigned number, a negative index is above every extent.
+    # A negative index, taken as an unsigned number, is above every extent.
     outside = builder.icmp_unsigned(">=", ind, dimlen)
     with cgutils.if_unlikely(builder, outside):
         file, line = _place(builder)

@@ -243,7 +243,8 @@ def configs_of(
 
     The first is a list of constants and hints, one for each configuration of `@triton.autotune`;
     values of `@triton.heuristics` that follow from constants are included. The second maps each
-    constant that `@triton.heuristics` computes from an unknown parameter to that parameter.
+    constant that `@triton.heuristics` computes from an unknown parameter to that parameter and the
+    rule's formula.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
 

@@ -1,4 +1,4 @@
-"""Rules of `@triton.heuristics`: which names they read, and their formula where it is one."""
+"""Find the names that rules of `@triton.heuristics` read, and the formulas that they compute."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ class Read(NamedTuple):
 
 
 class Known(dict[str, object]):
-    """Values of constants, as rules read them.
+    """Values of constants for a rule of `@triton.heuristics`.
 
-    `read` is an argument of a launch that a rule reads; without any, a constant of no value here,
-    for which 1 stands in.
+    Attributes:
+        constants: names of all `tl.constexpr` parameters.
+        read: name of an unknown parameter that the rule reads, or an empty string. A launch
+            argument wins over a constant without a value; the rule reads 1 for such a constant.
     """
 
     def __init__(self, values: Mapping[str, object], constants: Collection[str]) -> None:
-        """Start with the values that are known."""
+        """Start with the known values."""
         super().__init__(values)
         self.constants = constants
         self.read = ""
 
     def __missing__(self, name: str) -> object:
-        """Note the name of a missing value."""
+        """Record the name of a missing value."""
         if name in self.constants:
             self.read = self.read or name
             return 1
@@ -38,14 +40,18 @@ class Known(dict[str, object]):
 
 
 class Formula:
-    """The expression that a rule computes, as text of the manifest's language; `kind` is `name`,
-    `number` or `condition`. It has the operators of `_OPERATORS`.
+    """The expression that a rule computes, in the manifest's language.
 
-    A rule that decides on the way (`and`, `if`, `is None`) has no formula.
+    It records the operators of `_OPERATORS` and `_COMPARISONS`. A rule that branches (`and`, `if`,
+    `is None`) has no formula.
+
+    Attributes:
+        text: the expression.
+        kind: `name`, `number` or `condition`.
     """
 
     def __init__(self, text: str, kind: str = "name") -> None:
-        """Keep the text."""
+        """Store text and kind."""
         self.text = text
         self.kind = kind
 
@@ -89,14 +95,14 @@ for _name, _operator in _COMPARISONS.items():
 
 
 class _Names(dict[str, object]):
-    """Arguments of a launch, each of which is its name."""
+    """Arguments of a launch; the value of each is a formula of its name."""
 
     def __missing__(self, name: str) -> object:
         return Formula(name)
 
 
 def formula_of(rule: Rule) -> str:
-    """Return the formula of a rule, empty if it is no single expression."""
+    """Return the formula of a rule, or an empty string if it is no single expression."""
     try:
         result = rule(_Names())
     except Exception:  # noqa: BLE001 - a rule may do anything with a value
