@@ -94,6 +94,14 @@ def rewritten(attacked: Attacked, folder: Path, number: int) -> None:
     )
 
 
+def exchanged(attacked: Attacked, folder: Path, number: int) -> None:
+    """The right row, with other code."""
+    entry, key = sound(attacked, folder, number), attacked.jobs[number].key
+    data = attacked.rng.randbytes(entry.info.size)
+    row = index_row(key, Image(info=entry.info, data=data, abi=entry.abi))
+    store.save(folder, "images", key, row, data, shared=True)
+
+
 def swapped(attacked: Attacked, folder: Path, number: int) -> None:
     """The entry of another key."""
     attacked.entry(folder, number).write_bytes(
@@ -146,7 +154,18 @@ def nested(attacked: Attacked, folder: Path, number: int) -> None:
     store.save(folder, "images", key, b"[" * 100_000, b"", shared=True)
 
 
-ATTACKS = (rewritten, swapped, renamed, truncated, flipped, linked, piped, sparse, nested)
+ATTACKS = (
+    rewritten,
+    exchanged,
+    swapped,
+    renamed,
+    truncated,
+    flipped,
+    linked,
+    piped,
+    sparse,
+    nested,
+)
 
 
 def sound(attacked: Attacked, folder: Path, number: int) -> Done:
