@@ -31,7 +31,7 @@ class Foreign:
 
 
 def slowly(run: CpuRun) -> None:
-    time.sleep(0.05)
+    time.sleep(0.02)
     add(run)
 
 

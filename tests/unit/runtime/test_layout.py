@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec_runtime.device.layout import (
     TensorFacts,
     byte_range,
@@ -70,7 +71,7 @@ TENSORS = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(TENSORS, TENSORS)
 def test_overlap_is_never_missed(a, b):
     if touched(a) & touched(b):
@@ -78,7 +79,7 @@ def test_overlap_is_never_missed(a, b):
         assert may_overlap(b, a)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TENSORS)
 def test_byte_range_is_exact_at_its_ends(tensor):
     places = touched(tensor)
@@ -105,7 +106,7 @@ def test_tensors_that_write_one_place_twice():
     assert not overlaps_itself(facts((3, 2), (2, 3)))  # interleaved, and still apart
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(-8, 8)), max_size=2))
 def test_two_dimensions_that_write_one_place_twice_are_found_exactly(dims):
     tensor = facts(tuple(extent for extent, _ in dims), tuple(stride for _, stride in dims))

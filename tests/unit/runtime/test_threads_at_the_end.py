@@ -60,9 +60,7 @@ told = []
 @pytest.mark.parametrize(
     "then",
     [
-        "pass",
         "print(np.asarray(op().sync()[0]).tolist())",
-        "print(np.asarray(op().future().result(30)[0]).tolist())",
         "async def main(): return (await op())[0]\n    import asyncio; print(np.asarray(asyncio.run(main())).tolist())",
         (
             "z = ones(4); s = Device('cpu', driver=driver).new_stream(); "
@@ -72,8 +70,7 @@ told = []
 )
 def test_no_thread_is_left_and_none_comes(then: str) -> None:
     returned, printed, said = run_python(f"{LAST}def then():\n    {then}\n")
-    numbers = [] if then == "pass" else ["[2.0, 2.0, 2.0, 2.0]"]
-    assert (returned, printed.splitlines(), said) == (0, ["[]", *numbers, "[]"], "")
+    assert (returned, printed.splitlines(), said) == (0, ["[]", "[2.0, 2.0, 2.0, 2.0]", "[]"], "")
 
 
 def test_a_daemon_thread_that_goes_on_does_its_work_itself() -> None:
