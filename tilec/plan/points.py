@@ -16,6 +16,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.table import same_point
 
 Point = tuple[tuple[str, AxisValue], ...]
 
@@ -40,8 +41,8 @@ _NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[^\W\d]\w*""")
 def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     """Return the kernel with the configurations of its source as points of its matrix.
 
-    The first is the default where the manifest chooses none. An axis of the matrix takes the place
-    of one of the source.
+    The first that agrees with the manifest's default completes it. An axis of the matrix takes the
+    place of one of the source.
     """
     matrix, path = kernel.matrix, ("kernel", kernel.name, "matrix")
     if not matrix.autotune:
@@ -66,12 +67,12 @@ def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         (name, tuple(dict.fromkeys(dict(config)[name] for config in configs)))
         for name, _ in configs[0]
     ]
-    chosen = kernel.default or kernel.table or kernel.rules
-    return dataclasses.replace(
-        kernel,
-        matrix=dataclasses.replace(matrix, axes=(*matrix.axes, *axes), configs=configs),
-        default=kernel.default if chosen else configs[0],
-    )
+    matrix = dataclasses.replace(matrix, axes=(*matrix.axes, *axes), configs=configs)
+    kernel = dataclasses.replace(kernel, matrix=matrix)
+    named = dict(kernel.default)
+    first = next((point for point in points_of(kernel, report) if same_point(point, named)), ())
+    rest = ((name, value) for name, value in first if name in dict(axes) and name not in named)
+    return dataclasses.replace(kernel, default=(*kernel.default, *rest))
 
 
 def points_of(kernel: Kernel, report: Report) -> Iterator[Point]:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, plan, problems, tile_kernel
-from tilec.manifest.types import Exclude, Kernel, Launch, Matrix
+from tilec.manifest.types import Exclude, Kernel, Launch, Matrix, Rule
 from tilec.plan import Plan
 from tilec_runtime.errors import ManifestError
 
@@ -88,10 +88,12 @@ CONFIGS = (
 )
 
 
-def tuned(*configs: tuple[tuple[str, int], ...], **changes: object) -> Plan:
+def tuned(
+    *configs: tuple[tuple[str, int], ...], exclude: tuple[Exclude, ...] = (), **changes: object
+) -> Plan:
     decls = {"gemm": dataclasses.replace(TILE_DECL, configs=configs)}
-    matrix = Matrix(axes=(("T", ("f16",)),), autotune=True)
-    return plan(tile_kernel(matrix=matrix, default=(), **changes), decls=decls)
+    matrix = Matrix(axes=(("T", ("f16",)),), autotune=True, exclude=exclude)
+    return plan(tile_kernel(matrix=matrix, **{"default": (), **changes}), decls=decls)
 
 
 def test_configurations_of_the_source_are_points() -> None:
@@ -102,6 +104,23 @@ def test_configurations_of_the_source_are_points() -> None:
     ]
     assert [dict(job.hints)["occupancy"] for job in kernel.jobs[::3]] == [1, 2]
     assert kernel.info.default == CONFIGS[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "number"),
+    [
+        ({"rules": (Rule(when="c.size > 9", take=(("BM", 128),)),)}, 0),
+        ({"table": "gemm.tuned.toml"}, 0),
+        ({"default": (("BM", 128),)}, 1),
+        ({"default": (("BN", 64),)}, 0),
+        ({"exclude": (Exclude(when="BM == 64"),)}, 1),
+    ],
+)
+def test_the_first_configuration_completes_the_default(
+    changes: dict[str, object], number: int
+) -> None:
+    (kernel,) = tuned(*CONFIGS, **changes).kernels
+    assert dict(kernel.info.default) == dict(CONFIGS[number])
 
 
 @pytest.mark.parametrize(
