@@ -92,6 +92,7 @@ def make_plan(
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
     notes.extend(planner.remarks)
+    notes.extend(_factless(planned))
     groups = Groups(planner.offered)
     kernels = tuple(
         dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs)))
@@ -151,6 +152,31 @@ def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:
         if index not in selection.reached:
             kernel = rule.select.partition("-")[0]
             yield f"override[{index}] matches no job: select = {rule.select!r}{'' if kernel in names else did_you_mean(kernel, names)}"
+
+
+def _factless(planned: Iterable[PlannedKernel]) -> Iterator[str]:
+    """Yield a note on the Triton kernels whose tensors have no fact that Triton specializes for."""
+    plain = [
+        kernel
+        for kernel in planned
+        if kernel.manifest.language == "triton"
+        and any(param.rank > 0 for param in kernel.info.params)
+        and not any(param.align > 1 for param in kernel.info.params)
+        and not any(
+            facts.divisible or facts.stride or facts.aligned for facts in kernel.manifest.assume
+        )
+    ]
+    if plain:
+        names = ", ".join(kernel.info.name for kernel in plain)
+        divisible = ", ".join(
+            f"{param.name} = [{', '.join(['1'] * (param.rank - 1) + ['16'])}]"
+            for param in plain[0].info.params
+            if param.rank > 0
+        )
+        yield (
+            f"Triton compiles {names} without facts of alignment and divisibility, which costs registers and pipelining: write "
+            f"kernel.{plain[0].info.name}.assume.sets = [{{ aligned = 16, divisible = {{ {divisible} }} }}, {{}}]"
+        )
 
 
 def _profile(manifest: Manifest, name: str) -> Profile:

@@ -394,3 +394,35 @@ def with_case(**changes: dict[str, object]):
 )
 def test_inputs_that_no_launch_would_take(changes: dict[str, dict[str, object]], told: str) -> None:
     assert problems(with_case(**changes)) == [f"kernel.scale.case.few.inputs{told}"]
+
+
+FACTLESS = (
+    "Triton compiles norm without facts of alignment and divisibility, which costs registers and pipelining: write "
+    "kernel.norm.assume.sets = [{ aligned = 16, divisible = { y = [16], x = [16], b = [16] } }, {}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "notes"),
+    [
+        ({}, (FACTLESS,)),
+        ({"assume": (AssumeSet(aligned=(("", 16),)), AssumeSet())}, ()),
+        ({"assume": (AssumeSet(divisible=(("x", (16,)),)), AssumeSet())}, ()),
+        (
+            {
+                "args": ("x.ptr", "i32(x.size)"),
+                "params": (ParamTable(name="x", dtype="f32", rank=1, aligned=16),),
+                "launch": Launch(grid=("x.size",)),
+                "cases": (),
+            },
+            (),
+        ),
+    ],
+)
+def test_triton_kernels_without_facts_are_named(
+    changes: dict[str, object], notes: tuple[str, ...]
+) -> None:
+    decl = DECL
+    if "args" in changes:
+        decl = dataclasses.replace(DECL, params=(DECL.params[1], DECL.params[-1]))
+    assert plan(norm(**changes), decls={"norm": decl}, targets=("sm_90",)).notes == notes
