@@ -224,7 +224,7 @@ def test_entries_of_a_cache_that_others_can_change(
     rounds = campaign.rounds(18, 600)
     for turn in range(rounds):
         attacked.restore()
-        monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
+        monkeypatch.setattr("tilec_runtime.bundle.place._warned", set())
         attack, expose, number = (
             ATTACKS[turn % len(ATTACKS)],
             rng.choice(EXPOSURES),

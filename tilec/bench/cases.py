@@ -203,7 +203,7 @@ def location_of(case: BoundCase, text: str) -> Location | None:
     """Return the location of an entry of `against`."""
     if case.bench is None:
         return case.location
-    return case.place("bench", "against", case.bench.against.index(text))
+    return case.location_of("bench", "against", case.bench.against.index(text))
 
 
 def check_rivals(cases: Sequence[BoundCase]) -> None:
@@ -245,7 +245,7 @@ def planned_work(case: BoundCase, env: Mapping[str, Any]) -> Work:
         if amounts[key] is None:
             colon = "" if problem == "is no amount" else ":"
             message = f"{case.name}: bench.{key} = {text!r}{colon} {problem}"
-            raise CaseError(message, location=case.place("bench", key))
+            raise CaseError(message, location=case.location_of("bench", key))
     return Work(flops=amounts["flops"], bytes=amounts["bytes"], dtype=_product_dtype(case, env))
 
 

@@ -86,7 +86,7 @@ class BoundCase:
     root: str = ""
     error: CaseError | None = dataclasses.field(default=None, compare=False)
 
-    def place(self, *key: str | int) -> Location | None:
+    def location_of(self, *key: str | int) -> Location | None:
         """Return the location of a key, or of the case if the command line gave the value."""
         return self.keys.get(key, self.location)
 
@@ -122,7 +122,7 @@ def expand_cases(
     expanded: list[BoundCase] = []
     for case in kernel.cases:
         keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
-        bound = _expand(case, info, _place(kernel, case, locate), files=files)
+        bound = _expand(case, info, _location(kernel, case, locate), files=files)
         root = locate.root if locate else ""
         expanded += (
             dataclasses.replace(
@@ -163,7 +163,7 @@ def fitting_cases(
                     name=f"{kernel.name}/{case.name}",
                     kernel=kernel.name,
                     case=case.name,
-                    location=_place(kernel, case, locate),
+                    location=_location(kernel, case, locate),
                     error=error,
                 )
             )
@@ -191,7 +191,7 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
                     kernel=kernel.name,
                     case=case.name,
                     axes=tuple(zip(left, values, strict=True)),
-                    location=_place(kernel, case, locate),
+                    location=_location(kernel, case, locate),
                 )
             )
     return tuple(unbuilt)
@@ -231,7 +231,7 @@ def keys_of(table: str, name: str, case: Case, locate: Locator) -> Mapping[Path,
     return {path: locate((table, name, "case", case.name, *path)) for path in paths}
 
 
-def _place(kernel: Kernel, case: Case, locate: Locator | None) -> Location | None:
+def _location(kernel: Kernel, case: Case, locate: Locator | None) -> Location | None:
     return locate(("kernel", kernel.name, "case", case.name)) if locate else None
 
 

@@ -159,7 +159,7 @@ class Functions:
         location: Location | None = None,
         fix: str = "",
     ) -> CaseError:
-        location = location or case.place(*key)
+        location = location or case.location_of(*key)
         return CaseError(f"{case.name}: {message}", location=location, fix=fix)
 
 

@@ -298,10 +298,10 @@ def _read(case: BoundCase, name: str, text: str, item: Input | None = None) -> A
         return read_array(parse_array_file(text, cwd=Path()), name, dtype)
     except UnfitError as error:
         message = f"{case.name}: {name} cannot be read from {text}: {error}"
-        location = case.place("inputs", name) if item else None
+        location = case.location_of("inputs", name) if item else None
         raise CaseError(message, fix=f"give {FORMS}", location=location) from error
 
 
 def _error(case: BoundCase, item: Input, message: str) -> CaseError:
-    location = case.place("inputs", item.name)
+    location = case.location_of("inputs", item.name)
     return CaseError(f"{case.name}: inputs.{item.name}: {message}", location=location)

@@ -113,6 +113,6 @@ def _checked(case: BoundCase, name: str, value: object, target: Value) -> Array:
 def _result_error(case: BoundCase, message: str, *, fix: str = _RESULT) -> CaseError:
     return CaseError(
         f"{case.name}: reference {case.reference}: {message}",
-        location=case.place("reference"),
+        location=case.location_of("reference"),
         fix=fix,
     )

@@ -52,7 +52,7 @@ class Group:
     """
 
     failure: TilecError
-    places: tuple[Location, ...]
+    locations: tuple[Location, ...]
     jobs: tuple[str, ...]
     kept: tuple[str, ...]
 
@@ -65,10 +65,10 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
     return [
         Group(
             failure=members[0],
-            places=tuple(
+            locations=tuple(
                 location
-                for location in dict.fromkeys(map(_place, members[1:]))
-                if location and location != _place(members[0])
+                for location in dict.fromkeys(map(_location, members[1:]))
+                if location and location != _location(members[0])
             ),
             jobs=tuple(dict.fromkeys(name for name in map(_job_name, members) if name)),
             kept=tuple(
@@ -91,7 +91,7 @@ def _identity(failure: TilecError) -> tuple[object, ...]:
     return (type(failure), message, failure.location, failure.cause, failure.fix, log)
 
 
-def _place(failure: TilecError) -> Location | None:
+def _location(failure: TilecError) -> Location | None:
     diagnostics = failure.diagnostics if isinstance(failure, CompileError) else ()
     return diagnostics[0].location if diagnostics else failure.location
 
@@ -248,7 +248,8 @@ def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
         f"  {name}: {text}" for name, text in (("cause", failure.cause), ("fix", fix)) if text
     ]
     locations = (
-        dataclasses.replace(location, column=0, file=show(location.file)) for location in one.places
+        dataclasses.replace(location, column=0, file=show(location.file))
+        for location in one.locations
     )
     lines += _more([str(location) for location in locations])
     return "\n".join([*lines, *_jobs(one, verbose=verbose, show=show)])
@@ -312,7 +313,7 @@ def as_json(exc: TilecError) -> dict[str, Any]:
         body["failures"] = [
             as_json(one.failure)
             | {"jobs": list(one.jobs), "kept": list(one.kept)}
-            | ({"places": [dataclasses.asdict(p) for p in one.places]} if one.places else {})
+            | ({"places": [dataclasses.asdict(p) for p in one.locations]} if one.locations else {})
             for one in group(exc.failures)
         ]
     return body

@@ -274,8 +274,8 @@ def _shipped(bundle: Bundle, target: Target, reached: Sequence[_Reach]) -> Shipp
         images=len(sizes),
         size=sum(sizes.values()),
         packed=_packed(bundle, sizes),
-        devices=tuple(sorted(takers, key=_place)),
-        allowed=tuple(sorted(allowed, key=_place)),
+        devices=tuple(sorted(takers, key=_order)),
+        allowed=tuple(sorted(allowed, key=_order)),
         dead=len(dead),
         dead_size=_packed(bundle, dead),
     )
@@ -287,7 +287,7 @@ def _packed(bundle: Bundle, digests: Iterable[str]) -> int | None:
     return sum(known) if len(known) == len(packed) else None
 
 
-def _place(device: str) -> tuple[int, int]:
+def _order(device: str) -> tuple[int, int]:
     """Return the sort key of a device: GPUs by capability, newer ones, cpu device."""
     number = device.removeprefix("sm_")
     return (0, int(number)) if number.isdecimal() else (1 + (device == "cpu"), 0)

@@ -16,7 +16,7 @@ from tilec_runtime.errors import CallError
 FORMAT = "v4"
 KINDS = ("images", "records", "jit")
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
@@ -112,8 +112,8 @@ def foreign(status: os.stat_result) -> str:
 
 
 def _tell_once(text: str, tell: Callable[[str], object]) -> None:
-    if text not in _told:
-        _told.add(text)
+    if text not in _warned:
+        _warned.add(text)
         tell(text)
 
 

@@ -127,7 +127,7 @@ def sliced(shape: Shape, stride: Shape, index: Any) -> tuple[Shape, Shape, int]:
             new_shape.append(max(0, -(-(stop - start) // jump)))
             new_stride.append(step * jump)
             continue
-        position = _place(part, extent, dim)
+        position = _index(part, extent, dim)
         offset += position * step
     extents = tuple(new_shape)
     return extents, settled_stride(extents, tuple(new_stride)), 0 if 0 in extents else offset
@@ -165,7 +165,7 @@ def _bounds(part: slice, extent: int, dim: int) -> tuple[int, int, int]:
     return (start + extent if start < 0 else start), (stop + extent if stop < 0 else stop), jump
 
 
-def _place(part: Any, extent: int, dim: int) -> int:
+def _index(part: Any, extent: int, dim: int) -> int:
     try:
         index = operator.index(part)
     except TypeError as error:

@@ -376,7 +376,7 @@ def test_a_cache_that_others_can_change_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     """Code from there would run on the GPU."""
-    monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
+    monkeypatch.setattr("tilec_runtime.bundle.place._warned", set())
     key = {"arch": "sm_90"}
     JitCache(tmp_path).put(key, CUBIN)
     assert JitCache(tmp_path).get(key) == CUBIN

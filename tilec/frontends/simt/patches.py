@@ -136,7 +136,7 @@ def _check(context: Any, builder: Any, ind: Any, dimlen: Any, axis: int | None =
     # A negative index, taken as an unsigned number, is above every extent.
     outside = builder.icmp_unsigned(">=", ind, dimlen)
     with cgutils.if_unlikely(builder, outside):
-        file, line = _place(builder)
+        file, line = _file_and_line(builder)
         _tell(
             context,
             builder,
@@ -207,7 +207,7 @@ def _tell(
     )
 
 
-def _place(builder: Any) -> tuple[str, int]:
+def _file_and_line(builder: Any) -> tuple[str, int]:
     """Return file and line of the current code, or ("", 0) without line information."""
     at = builder.debug_metadata
     facts = dict(at.operands) if at is not None else {}

@@ -35,9 +35,9 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
     frames = _user_frames(exc.__traceback__, where.texts)
     own = isinstance(exc, SyntaxError) and (exc.filename in where.texts or not frames)
     location, excerpt = (
-        _syntax_place(where, exc)
+        _syntax_location(where, exc)
         if own and isinstance(exc, SyntaxError)
-        else _frame_place(where, frames)
+        else _frame_location(where, frames)
     )
     name = type(exc).__name__
     text = (exc.msg if isinstance(exc, SyntaxError) else str(exc)) or "no message"
@@ -78,7 +78,7 @@ def _user_frames(
     return [f for f in traceback.extract_tb(trace) if f.filename in texts]
 
 
-def _frame_place(
+def _frame_location(
     where: ImportFailure, frames: Sequence[traceback.FrameSummary]
 ) -> tuple[Location, str]:
     if not frames:
@@ -91,7 +91,7 @@ def _frame_place(
     return Location(file=last.filename, line=last.lineno or 0, column=column + 1), line
 
 
-def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str]:
+def _syntax_location(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str]:
     file = exc.filename if exc.filename and exc.filename in where.texts else where.source.path
     line = line_of(where.texts, file, exc.lineno or 0) or (exc.text or "").rstrip("\n")
     return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line

@@ -28,7 +28,7 @@ _MOVES = 64
 
 
 @dataclasses.dataclass(kw_only=True, slots=True, eq=False)
-class _Turn:
+class _BlockRun:
     frame: Frame
     run: Run
     loop: Op | None = None
@@ -61,12 +61,12 @@ def take_turns(
             names the loop.
     """
     chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
-    flight: list[_Turn] = []
+    flight: list[_BlockRun] = []
     rounds = 0
     while True:
         for number in itertools.islice(numbers, most - len(flight)):
             frame, run = start(number)
-            flight.append(_Turn(frame=frame, run=run))
+            flight.append(_BlockRun(frame=frame, run=run))
         if not flight:
             return
         kernel = flight[0].frame.launch.kernel
@@ -84,7 +84,9 @@ def take_turns(
             raise _stuck(kernel, flight, most)
 
 
-def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
+def _round(
+    flight: list[_BlockRun], turns: list[_BlockRun], number: int
+) -> Generator[Pause, None, bool]:
     """Run every block that is due; return whether any made progress."""
     neighbours = {
         id(turn): flight[max(0, index - 1) : index + 2] for index, turn in enumerate(flight)
@@ -110,7 +112,7 @@ def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pa
     return moved
 
 
-def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
+def _resume(turn: _BlockRun) -> Generator[Pause, None, bool]:
     """Run a block until it waits or ends; return whether it left its waiting loop."""
     for pause in turn.run:
         if pause.moment is not Moment.WAIT:
@@ -135,7 +137,7 @@ def _state(frame: Frame) -> int:
     )
 
 
-def _stuck(kernel: str, flight: list[_Turn], most: int) -> FaultError:
+def _stuck(kernel: str, flight: list[_BlockRun], most: int) -> FaultError:
     first = flight[0]
     others = f" and {len(flight) - 1} more" if len(flight) > 1 else ""
     assert first.loop is not None

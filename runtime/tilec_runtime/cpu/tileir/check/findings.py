@@ -85,7 +85,7 @@ class Finding:
             "kind": self.kind.value,
             "kernel": self.kernel,
             "what": self.what,
-            "location": _place(self.location),
+            "location": _location(self.location),
             "callers": _callers(self.location),
             "block": list(self.block),
             "parameter": self.parameter,
@@ -97,7 +97,7 @@ class Finding:
             other = self.other
             row["other"] = {
                 "what": other.what,
-                "location": _place(other.location),
+                "location": _location(other.location),
                 "block": list(other.block),
             }
         return row
@@ -108,11 +108,11 @@ def _callers(loc: Loc | None) -> list[dict[str, Any] | None]:
     callers = []
     while loc is not None and loc.caller is not None:
         loc = loc.caller
-        callers.append(_place(loc))
+        callers.append(_location(loc))
     return callers
 
 
-def _place(loc: Loc | None) -> dict[str, Any] | None:
+def _location(loc: Loc | None) -> dict[str, Any] | None:
     return {"file": loc.file, "line": loc.line, "column": loc.column + 1} if loc else None
 
 
