@@ -212,12 +212,20 @@ class KernelInfo:
     def undecided(self) -> tuple[str, ...]:
         """Axes of `choices` that neither table, rules nor default decide.
 
-        Every call must choose them, except where the device or a partition does.
+        Every call must choose them, except where the device or a partition does. With rules, an
+        axis that follows from the others, because no two variants differ in it alone, is decided.
         """
         if self.table is not None:
             return ()
         decided = {*dict(self.default), *(axis for rule in self.rules for axis, _ in rule.take)}
-        return tuple(name for name in self.choices if name not in decided)
+        free = tuple(name for name in self.choices if name not in decided)
+        return tuple(filter(self._varies_alone, free)) if self.rules else free
+
+    def _varies_alone(self, axis: str) -> bool:
+        """Whether two variants differ in this axis and in no other."""
+        points = {variant.axes for variant in self.variants}
+        others = {tuple(row for row in point if row[0] != axis) for point in points}
+        return len(others) < len(points)
 
     def by_device(self, axis: str) -> bool:
         """Whether the device determines an axis: it is equal in all images of a target."""

@@ -269,8 +269,6 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
     assert cli("check").err == (
         "note: kernel k: a launch must choose BM and FAST; dispatch.default = "
         "{ BM = 32, FAST = false } is a default for launches and cases\n"
-        "note: kernel k: a launch must choose FAST; dispatch.default = { FAST = false } is a default "
-        "for launches and cases\n"
     )
 
 

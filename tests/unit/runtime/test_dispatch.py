@@ -298,6 +298,10 @@ def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
     with pytest.raises(VariantError, match="BN has no default: choose one of 64, 128"):
         taken(only_bm, *arrays(64))
     assert taken(only_bm, *arrays(64), BN=128) == "tiled-f32-BM128-BN128-div16"
+    follows = dataclasses.replace(
+        only_bm, variants=tuple(v for v in RULED.variants if len({n for _, n in v.axes[1:]}) == 1)
+    )
+    assert taken(follows, *arrays(64)) == "tiled-f32-BM128-BN128-div16"
 
 
 @pytest.mark.parametrize("rules", [(), (DispatchRule(when="", take=(("BN", 64),)),)])
