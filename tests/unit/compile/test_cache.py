@@ -256,6 +256,17 @@ def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
     assert team.notes == []
 
 
+def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
+    shared = tmp_path / "shared"
+    shared.write_text("a file")
+    cache = Cache(tmp_path / "mine", note=notes.append, shared=shared, pins={KEY: "00" * 32})
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, make_image())
+    read, written = notes
+    assert read.startswith(f"the shared cache cannot be used (Not a directory: {shared}): ")
+    assert written.startswith(f"the shared cache cannot be written (Not a directory: {shared}): ")
+
+
 def test_a_write_that_fails_half_way_leaves_nothing(
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
