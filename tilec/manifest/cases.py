@@ -23,7 +23,7 @@ _SHARED = ("reference", "tolerance", "bench")
 
 
 def read_cases(tables: Row, scope: Scope) -> tuple[Case, ...]:
-    """Return the cases of a kernel or chain, each with what its table says for all of them."""
+    """Return the cases of a kernel or chain, with the keys that its table shares among them."""
     shared = {key: tables[key] for key in _SHARED if key in tables}
     return tuple(
         _case(name, {**shared, **table}, tables.get("inputs", {}), scope)
@@ -39,8 +39,7 @@ def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
         for parameter in (*shared, *(each for each in own if each not in shared))
     }
     inputs = []
-    # A shape may use the inputs before it: names that come later are not there yet when it is
-    # worked out.
+    # A shape may use only earlier inputs: later ones have no value yet when it is evaluated.
     paths = ((*scope.path, "inputs"), (*path, "inputs"))
     refused = {str(p.path[-1]) for p in scope.problems.collected if p.path[:-1] in paths}
     names, later = {*scope.axes, *scope.let, *refused}, set(merged)
@@ -61,10 +60,10 @@ def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
 
 
 def _merged(shared: Whole | tuple[object, ...], own: Whole | tuple[object, ...]) -> Whole:
-    """Return an input of a case over that of all cases; a list is the shape of a tensor.
+    """Merge an input of a case over the shared one; a list is the shape of a tensor.
 
-    An input that comes from a file or a function stands alone. So does one with a distribution,
-    or with another shape than a file's, over such an input.
+    The case's own input replaces the shared one if it has a `file` or `make`, or if the shared
+    input has one and the own input gives a distribution (or, for a file, a shape).
     """
     base = {"shape": shared} if isinstance(shared, tuple) else shared
     given = {"shape": own} if isinstance(own, tuple) else own
@@ -120,9 +119,9 @@ def _input(
 def _check_origin(
     item: dict[str, Any], reported: Collection[object], path: Path, problems: Problems
 ) -> None:
-    """Report an input that says its contents twice, or not at all.
+    """Report an input with two sources of contents, or with none.
 
-    `reported` has its keys that cannot be read.
+    `reported` has its keys with a problem of their own.
     """
     origins = [key for key in ("dist", "file", "make") if key in item]
     for again in origins[1:]:
@@ -175,7 +174,7 @@ FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the ca
 
 
 def read_chains(tables: Row, kernels: Collection[str], problems: Problems) -> tuple[Chain, ...]:
-    """Return every chain; `kernels` are the names that the manifest gives kernels."""
+    """Return every chain; `kernels` are the names of the manifest's kernels."""
     chains = []
     for name, table in tables.items():
         path: Path = ("chain", name)
@@ -190,7 +189,7 @@ def read_chains(tables: Row, kernels: Collection[str], problems: Problems) -> tu
         texts = table.get("steps", ())
         steps = tuple(_steps(texts, (*path, "steps"), kernels, problems))
         cases = read_cases(table, Scope(path, {}, problems))
-        whole = 0 < len(steps) == len(texts)  # what a step takes that cannot be read is not known
+        whole = 0 < len(steps) == len(texts)  # the inputs of an unreadable step are unknown
         for case in cases if whole else ():
             _check_case(case, steps, (*path, "case", case.name, "inputs"), problems)
         chains.append(Chain(name=name, steps=steps, cases=cases))
@@ -223,7 +222,7 @@ class StepError(Exception):
 
 
 def parse_step(text: str) -> Step:
-    """Parse `gemm(c, a, b, BM=64)`; nothing is run.
+    """Parse a step such as `gemm(c, a, b, BM=64)`, without running anything.
 
     Raises:
         StepError: it is no such call.
@@ -240,7 +239,7 @@ def parse_step(text: str) -> Step:
             raise StepError(
                 "a step says each argument by itself, without **", given.value.col_offset
             )
-        if given.arg in dict(named):  # Python's own parser takes this for a matter of compiling
+        if given.arg in dict(named):  # `ast.parse` accepts a repeated keyword
             raise StepError(f"{given.arg} is given twice", given.value.col_offset)
         named.append((given.arg, _operand(given.value)))
     return Step(kernel=call.func.id, args=tuple(map(_operand, call.args)), named=tuple(named))
@@ -260,7 +259,7 @@ def _operand(node: ast.expr) -> Operand:
 
 
 def _check_case(case: Case, steps: tuple[Step, ...], path: Path, problems: Problems) -> None:
-    """Report inputs that no step takes, and names of steps without an input."""
+    """Report inputs that no step uses, and names in steps without an input."""
     used = list(
         dict.fromkeys(operand.name for step in steps for operand in step.operands if operand.name)
     )

@@ -1,4 +1,4 @@
-"""Files that a manifest names: present, readable, and inside the project."""
+"""Check that files named by a manifest exist, are readable, and lie inside the project."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
     """Return problems with the references of cases.
 
-    A build needs no reference. A run does, often on another machine.
+    A build needs no reference; a run does, often on another machine.
     """
     problems = []
     read: dict[str, tuple[str, frozenset[str] | None]] = {}
@@ -68,9 +68,9 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
 def reference_parameter_problems(
     manifest: Manifest, known: Mapping[str, Collection[str]]
 ) -> Iterator[Diagnostic]:
-    """Yield references that ask for something that is no input.
+    """Yield problems of references with a parameter that is no input.
 
-    `known` has the names that references of each kernel are given.
+    `known` has the names that references of each kernel receive.
     """
     trees: dict[str, dict[str, ast.FunctionDef]] = {}
     for kernel in manifest.kernels:
@@ -89,7 +89,7 @@ def reference_parameter_problems(
 
 
 def _definitions(path: Path) -> dict[str, ast.FunctionDef]:
-    """Return the undecorated functions of a file; none of one that cannot be read."""
+    """Return the undecorated functions of a file by name; empty if it cannot be read."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -99,7 +99,7 @@ def _definitions(path: Path) -> dict[str, ast.FunctionDef]:
 
 
 def _demanded(node: ast.FunctionDef) -> list[str]:
-    """Return the parameters of a function that have no default."""
+    """Return the parameters of a function without a default."""
     spec = node.args
     plain = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
     keyword = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
@@ -119,9 +119,9 @@ def _functions_of(case: Case) -> Iterator[tuple[_Key, str]]:
 
 
 def bound_names(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
-    """Return the problem with a Python file called `file`, and the names that it binds.
+    """Return the problem of a Python file (or ""), and the names that it binds.
 
-    The names are None if only running the file would tell them.
+    The names are None if only executing the file would show them. `file` is its name in messages.
     """
     if not path.is_file():
         return f"no such file {file!r}", None
@@ -147,7 +147,7 @@ def bound_names(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
 
 
 def _missing(root: Path, name: str, kind: str) -> str:
-    """Return why a path is no `file` or `directory` as it should be, or an empty text."""
+    """Return why a path is not of the required `kind` (file, directory), or an empty string."""
     path = root / name
     if path.is_file() if kind == "file" else path.is_dir():
         return ""
@@ -166,10 +166,7 @@ def _missing(root: Path, name: str, kind: str) -> str:
 
 
 def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
-    """Yield key, path and expected kind (file, directory or nothing) of every path.
-
-    Sources are not among them.
-    """
+    """Yield key, path and expected kind (file, directory, "" for any) of paths except sources."""
     for index, name in enumerate(manifest.package.license_files):
         yield ("package", "license-files", index), name, "file"
     yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}", ""
@@ -200,7 +197,7 @@ def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:
 
 
 def _option_tables(manifest: Manifest) -> list[tuple[tuple[str, ...], Mapping[str, object]]]:
-    """Return the options of frontends and of kernels, with their keys."""
+    """Return the options of used languages and of kernels, with their keys."""
     used = {kernel.language for kernel in manifest.kernels}
     tables: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
         (("frontend", language), dict(options))

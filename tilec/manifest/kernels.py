@@ -1,4 +1,4 @@
-"""Kernel tables: values to a Kernel, after the checks that concern several keys."""
+"""Make Kernel values from kernel tables, and check rules that concern several keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ByTarget = tuple[tuple[str, tuple[AxisValue, ...]], ...]
 def read_kernel(
     name: str, entries: dict[str, Any], path: Path, problems: Problems, languages: Languages
 ) -> Kernel | None:
-    """Return one kernel, or None if too little of it could be read."""
+    """Return one kernel, or None if its source or language is missing."""
     if message := values.kernel_name_problem(name):
         problems.add(path, message, at_key=True)
     file, function = entries.get("source", ("", ""))
@@ -160,7 +160,7 @@ def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
         take = scope.point(rule.get("take", {}), (*here, "take"))
         wrong = any(
             problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.collected
-        )  # then its values were left out
+        )  # `point` left out wrong values
         if not take and "take" in rule and not wrong:
             scope.problems.add(
                 (*here, "take"), "an empty table: say which axis values these launches take"
@@ -222,7 +222,7 @@ def _matrix(
 def _axis(
     name: str, items: Any, by_target: dict[str, ByTarget], path: Path, problems: Problems
 ) -> tuple[AxisValue, ...]:
-    """Return the values of an axis; those by target are added to `by_target` too."""
+    """Return the values of an axis; values by target are added to `by_target` too."""
     if isinstance(items, dict):
         _check_targets(items, path, problems)
         by_target[name] = tuple((key, _as_dtypes(each)) for key, each in items.items())
@@ -247,7 +247,7 @@ def _include(
 
 
 def _with_points(axes: Axes, points: Iterable[Iterable[tuple[str, AxisValue]]]) -> Axes:
-    """Return the axes with those values of points that are of their type."""
+    """Return the axes extended by the values of points; values of another type are left out."""
     reach = {name: dict.fromkeys(items) for name, items in axes.items()}
     for name, value in itertools.chain.from_iterable(points):
         if axes.get(name) and type(value) is type(axes[name][0]):
@@ -269,7 +269,7 @@ def _exclude(rules: Sequence[dict[str, Any]], scope: Scope, names: set[str]) -> 
 
 
 def _check_targets(table: Mapping[str, object], path: Path, problems: Problems) -> None:
-    """Report keys of values by target that are no targets."""
+    """Report keys of a table of values by target that are no targets."""
     for key in table:
         try:
             key == "*" or values.target(key)
@@ -278,7 +278,7 @@ def _check_targets(table: Mapping[str, object], path: Path, problems: Problems) 
 
 
 def _let(table: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return the derived axes; each may use the axes of the matrix and those before it."""
+    """Return the derived axes; each may use the axes of the matrix and earlier derived ones."""
     known = set(scope.axes)
     for name, text in table.items():
         path = (*scope.path, name)
@@ -291,13 +291,13 @@ def _let(table: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
 
 
 def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
-    """Return the values of an axis that holds dtypes by their short names, of others as they are."""
+    """Return the values of an axis, with short names if all of them are dtypes."""
     short = [short_name(item) if isinstance(item, str) else item for item in items]
     return tuple(dict.fromkeys(short)) if all(item in DTYPES for item in short) else items
 
 
 def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
-    # None of Triton stands beside values of any type.
+    # "None" of Triton may stand beside values of any type.
     items = tuple(item for item in items if item != "None")
     good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
@@ -489,7 +489,7 @@ def _options(table: dict[str, Any], language: str, path: Path, problems: Problem
 
 
 def options_of(read: Mapping[str, Any]) -> Options:
-    """Return options as the model has them: sorted, tables as pairs of texts."""
+    """Return options in the model's form: sorted, with tables as pairs of strings."""
     return tuple(
         (
             name,

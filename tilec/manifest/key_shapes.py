@@ -1,4 +1,4 @@
-"""Shapes that keys of several tables have."""
+"""Shapes that several tables share."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ HINT = Integer()
 
 
 def parameters(shape: Table | Either | ListOf | Integer | Text, doc: str = "") -> Names:
-    """Return free names of parameters, each with a value of the shape."""
+    """Return a shape of free names of parameters, each with a value of `shape`."""
     return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
 
 
 def axis_names(doc: str = "") -> Names:
-    """Return free names of axes, each with a plain value."""
+    """Return a shape of free names of axes, each with a plain value."""
     return Names(values.IDENTIFIER, "an axis's name", Plain(), doc)

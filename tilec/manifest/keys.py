@@ -1,7 +1,6 @@
-"""Every key of tilec.toml with its shape and its documentation.
+"""Every key of tilec.toml with its shape and documentation, for the loader and the JSON Schema.
 
-The loader and the JSON Schema share this one description; keys of kernels and cases have files of
-their own.
+Keys of kernels and cases have files of their own.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ TOOLCHAIN = Table(
 )
 FRONTENDS = Table(
     keys=(
-        # Digests are of one kernel's files.
+        # `prebuilt` has digests of a kernel's own files, and thus no options for all kernels.
         *(
             Key(
                 language,
@@ -277,7 +276,8 @@ MANIFEST = Table(
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12).
 
-    What concerns several values, such as whether an axis exists, `tilec check` reports.
+    Rules over several values, such as whether an axis exists, are not in it: `tilec check` checks
+    them.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

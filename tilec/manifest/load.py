@@ -1,4 +1,4 @@
-"""tilec.toml to a Manifest: reads everything, and reports all problems at once."""
+"""Load tilec.toml into a Manifest, and report all problems at once."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
         path: the file.
         languages: the suffixes of each language that a frontend reads, such as `{"tile": (".py",),
             "cuda": (".cu",)}`.
-        shown: the file's name in messages; by default `path` as it is given.
+        shown: the file's name in messages; `path` by default.
 
     Raises:
-        ManifestError: with every problem that was found, each at its line and column.
+        ManifestError: with all problems, each at its line and column.
     """
     shown = shown or str(path)
     try:
         facts = path.stat()
-        # Reading a pipe or a device could wait for ever.
+        # Reading a pipe or a device could block.
         if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
             raise _one("the manifest is no regular file", Location(file=shown))
         if facts.st_size > SIZE_LIMIT:
@@ -237,7 +237,7 @@ def _targets(table: dict[str, Any], problems: Problems) -> Targets:
             problems.add(("targets", "min-driver"), str(error))
     jit = next(
         (policy for policy in JitFallback if policy.value == table.get("jit-fallback")), None
-    )  # any other is a problem already
+    )  # an unknown policy was reported
     return Targets(
         default=table.get("default", DEFAULT_TARGETS),
         groups=tuple(table.get("groups", {}).items()),

@@ -1,6 +1,6 @@
-"""Locations of keys and values in the text of a TOML document that was read before.
+"""Find the locations of keys and values in the text of a TOML document.
 
-The text is scanned only when there is something to report.
+The text is scanned only if there is a problem to report.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]+|[^\s,\]}#]+")
 
 
 class Scanner:
-    """One pass over a document; stops silently where the text is no TOML."""
+    """Scans a document once; stops silently at a TOML syntax error."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.places: dict[Path, tuple[int, int]] = {}
-        self.ends: list[tuple[int, Path, int]] = []  # of each key: its end, path and last part
+        self.ends: list[tuple[int, Path, int]] = []  # end, path and offset of the last part by key
         self._lengths: dict[Path, int] = {}
 
     def document(self) -> None:
@@ -55,7 +55,7 @@ class Scanner:
             return
 
     def peek(self) -> str:
-        """Return the next character that counts, or an empty text at the end."""
+        """Skip blanks and comments; return the next character, or an empty string at the end."""
         blank = _BLANK.match(self.text, self.at)
         self.at = blank.end() if blank else self.at
         return self.text[self.at : self.at + 1]
@@ -158,24 +158,28 @@ EXCERPT = 200
 
 
 class Locator:
-    """Finds the locations of keys in one manifest; a call returns that of a key."""
+    """Finds the locations of keys in one manifest; a call returns the location of a key."""
 
     def __init__(self, text: str, file: str, root: str = "") -> None:
-        """Keep the text (with single line feeds), the file's name for messages, and the directory
-        that its paths start at.
+        """Store the document.
+
+        Args:
+            text: its text, with line feeds alone as line ends.
+            file: its name, for messages.
+            root: the directory that its paths are relative to.
         """
         self.text = text
         self.root = root
         self.file = file
 
     def __call__(self, path: Path) -> Location:
-        """Return the location of a key, or of the nearest enclosing one that exists."""
+        """Return the location of a key, or of the nearest enclosing key that exists."""
         return self.location(self._nearest(self._written(path))[0])
 
     def value(self, path: Path, index: int | None = None) -> Location:
-        """Return the location of a value, or of a character of a text value.
+        """Return the location of a value, or of the character `index` of a text value.
 
-        `index` is passed over where the text has escapes, or several lines.
+        `index` is ignored if the text has escapes or several lines.
         """
         path = self._written(path)
         key, value = self._nearest(path)
@@ -192,9 +196,9 @@ class Locator:
         return Location(file=self.file, line=line, column=offset - self._lines[line - 1] + 1)
 
     def repeated(self, end: Location) -> tuple[str, Location, Location] | None:
-        """Return a key that a document may not give again, and where it does so and was first.
+        """Return a repeated key with its second and its first location, or None.
 
-        `end` is where the reader of TOML stopped: behind the second key or its value.
+        `end` is the location at which the TOML parser stopped: after the second key or its value.
         """
         offset = self._lines[end.line - 1] + end.column - 1
         read = [entry for entry in self._scan.ends if entry[0] <= offset]
@@ -210,9 +214,9 @@ class Locator:
         return render(path), self.location(again), self.location(before.places[path][0])
 
     def excerpt(self, location: Location) -> str:
-        """Return the line of a location, or an empty text far to the right of a long line.
+        """Return the line of a location, or an empty string beyond column 200.
 
-        What may be a password in a URL is left out.
+        Possible passwords in URLs are left out.
         """
         if not 0 < location.line <= len(self._lines) or location.column > EXCERPT:
             return ""
@@ -230,7 +234,7 @@ class Locator:
         index: int | None = None,
         hint: str = "",
     ) -> Diagnostic:
-        """Return a problem at a key, or at its value (`index`: at that character of it)."""
+        """Return a problem at a key, at its value, or at the character `index` of its value."""
         path = self._written(path)
         location = self.value(path, index) if value or index is not None else self(path)
         shown = render(path)
@@ -243,7 +247,7 @@ class Locator:
 
     @functools.cached_property
     def _lines(self) -> list[int]:
-        """The offset of each line."""
+        """The offset of the start of each line."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     @functools.cached_property
@@ -253,14 +257,14 @@ class Locator:
         return scan
 
     def _written(self, path: Path) -> Path:
-        """Return the key of all cases of a kernel or chain where a case's table lacks its own."""
+        """Return the path as written: a key shared by all cases if the case lacks its own."""
         if path[2:3] != ("case",):
             return path
         shared = (*path[:2], *path[4:])
         return shared if self._depth(shared) + 2 > max(self._depth(path), 4) else path
 
     def _depth(self, path: Path) -> int:
-        """Return how many parts of a key exist."""
+        """Return the number of leading parts of a key that exist."""
         known = self._scan.places
         return next((end for end in range(len(path), 0, -1) if path[:end] in known), 0)
 
@@ -271,7 +275,7 @@ class Locator:
 def render(path: Path) -> str:
     """Return a key path as users write it: `kernel.gemm.matrix.exclude[0].when`.
 
-    Parts are quoted where TOML needs it.
+    Parts are quoted if TOML requires it.
     """
     shown = ""
     for part in path:

@@ -1,4 +1,4 @@
-"""Problems of a manifest: collected by every check, located once everything was read."""
+"""Collect problems of a manifest, and locate them after everything was read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from tilec_runtime.model.suggest import did_you_mean
 class Problem:
     """One problem of a manifest.
 
-    `at_key` tells key from value; `index` is a character of a text value.
+    Attributes:
+        path: key path.
+        what: the message.
+        hint: a hint at the fix.
+        at_key: whether it is located at the key instead of the value.
+        index: character of a text value, if known.
     """
 
     path: Path
@@ -43,7 +48,7 @@ class Problems:
         at_key: bool = False,
         index: int | None = None,
     ) -> None:
-        """Record a problem; nothing is raised before everything was read."""
+        """Record a problem; `error` reports all of them after everything was read."""
         self.collected.append(Problem(path=path, what=what, hint=hint, at_key=at_key, index=index))
 
     def unknown(
@@ -78,12 +83,12 @@ class Problems:
 
 
 def shown_int(value: int) -> str:
-    """Return an integer for a message; Python refuses to write out huge ones."""
+    """Return an integer for a message; Python refuses to convert huge ones."""
     return str(value) if value.bit_length() < 200 else f"an integer of {value.bit_length()} bits"
 
 
 def shown(value: Any) -> str:
-    """Return a TOML value for a message: text and numbers as they are, others by kind."""
+    """Return a TOML value for a message: text and numbers by value, others by kind."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -102,7 +107,7 @@ def shown(value: Any) -> str:
 
 
 def order_of(problem: Diagnostic, manifest: str) -> tuple[bool, int, int]:
-    """Return the sort key of a problem: the manifest's in its order, then other files'."""
+    """Return the sort key of a problem: those in the manifest by location, then other files."""
     at = problem.location
     return (False, at.line, at.column) if at and at.file == manifest else (True, 0, 0)
 
@@ -120,8 +125,13 @@ def typed(value: AxisValue) -> Typed:
 class Scope:
     """Path, axes and problems of one kernel, for checks of names.
 
-    `axes` have the values that included points add; `let` names the derived axes. It is
-    `open` where the source has more axes: planning then checks their names.
+    Attributes:
+        path: key path of the kernel.
+        axes: axes with their values, those of included points too.
+        problems: collects problems.
+        let: names of the derived axes.
+        open: whether the source may add axes; planning then checks unknown names.
+        typed_values: axis values with their types, by axis.
     """
 
     path: Path
@@ -132,7 +142,7 @@ class Scope:
     typed_values: dict[str, frozenset[Typed]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the values: long axes with long lists of points stay linear."""
+        """Index the values: without it, long axes with many points take quadratic time."""
         object.__setattr__(
             self,
             "typed_values",
@@ -140,7 +150,7 @@ class Scope:
         )
 
     def axis(self, name: str, path: Path) -> bool:
-        """Return whether there is such an axis; report it if not."""
+        """Return whether an axis exists; report it if not."""
         if name in self.axes or self.open:
             return True
         if self.axes:
@@ -150,12 +160,12 @@ class Scope:
         return False
 
     def value(self, name: str, value: AxisValue) -> AxisValue:
-        """Return an axis value; a dtype of an axis of dtypes by its short name."""
+        """Return an axis value; on an axis of dtypes, the short name of a dtype."""
         short = short_name(value) if isinstance(value, str) else value
         return short if any(item in DTYPES for item in self.axes.get(name, ())) else value
 
     def point(self, values: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
-        """Return axis values, each of which must exist."""
+        """Return axis values; report those that do not exist."""
         values = {name: self.value(name, value) for name, value in values.items()}
         for name, value in values.items():
             inner = (*path, name)
@@ -178,14 +188,14 @@ class Scope:
             self.problems.unknown(path, "dtype or axis", name, (*DTYPES, *self.axes))
         elif not any(
             value in DTYPES for value in self.axes[name]
-        ):  # where some are, the axis reports the others
+        ):  # if only some are dtypes, the check of the axis reports the others
             self.problems.add(
                 path,
                 f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}",
             )
 
     def expression(self, text: str, names: set[str] | Axes, path: Path) -> None:
-        """Check an expression whose names are all known."""
+        """Report an unknown name or a syntax error of an expression."""
         try:
             parse(text, names=None if self.open else names)
         except ExpressionError as error:

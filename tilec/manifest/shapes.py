@@ -1,6 +1,6 @@
 """Shapes of manifest values and tables.
 
-Each reads a TOML value, or reports why not, and gives its own JSON Schema, so that the two agree.
+A shape reads a TOML value, or reports a problem, and returns its own JSON Schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilec_runtime.model.expr import parse, parse_abi
 from tilec_runtime.model.suggest import did_you_mean, nearest
 
 BAD: Any = type("Bad", (), {"__repr__": lambda _self: "BAD"})()
-"""What `read` gives for a value that was reported."""
+"""Result of `read` for a value with a reported problem."""
 
 INT_LIMIT = 2**63 - 1
 TEXT_LIMIT = 1000
@@ -31,12 +31,12 @@ class Shape:
 
     @property
     def word(self) -> str:
-        """What is expected, for messages: `text`, `an integer`."""
+        """The expected kind of value, for messages: `text`, `an integer`."""
         raise NotImplementedError
 
     @property
     def accepts(self) -> tuple[type, ...]:
-        """The TOML types of its values, as Python has them."""
+        """The Python types of its TOML values."""
         raise NotImplementedError
 
     def takes(self, value: Any) -> bool:
@@ -46,7 +46,7 @@ class Shape:
         )
 
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        """Return the value as the model wants it, or BAD after a report."""
+        """Return the value in the model's form, or BAD after a report."""
         if not self.takes(value):
             problems.add(
                 path, f"{self.word} is expected, not {shown(value)}", hint=self.hint(value)
@@ -55,11 +55,11 @@ class Shape:
         return self.of(value, path, problems)
 
     def hint(self, value: Any) -> str:  # noqa: ARG002 - most shapes have none
-        """Return what to write in place of a value of another type, or an empty text."""
+        """Return a replacement for a value of another type, for messages, or an empty string."""
         return ""
 
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
-        """Do as `read` for a value of the shape's TOML type."""
+        """Read a value that has the shape's TOML type; see `read`."""
         raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
@@ -71,9 +71,14 @@ class Shape:
 class Text(Shape):
     """Text with an optional closed set, pattern or conversion.
 
-    `choices` close the set. `pattern` must match as a whole, and `what` names it. `convert` may
-    refuse with a ValueError; `known` gives the schema the set that it takes. `most` bounds the
-    length.
+    Attributes:
+        what: name of the value, for messages.
+        pattern: regular expression for the whole text.
+        choices: the only texts allowed, if any are given.
+        convert: converts the text, or raises ValueError.
+        empty: whether an empty text is allowed.
+        known: returns the texts that `convert` accepts, for the schema.
+        most: largest number of characters.
     """
 
     what: str = "text"
@@ -116,7 +121,7 @@ class Text(Shape):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Integer(Shape):
-    """An integer between two bounds, both included."""
+    """An integer between two inclusive bounds; with `power`, a power of two."""
 
     least: int = -INT_LIMIT
     most: int = INT_LIMIT
@@ -150,9 +155,11 @@ class Integer(Shape):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Formula(Shape):
-    """An expression, kept as text; names are checked where they are known.
+    """An expression, kept as text; later checks know its names.
 
-    `number` takes integers from there on too; `abi` reads an argument of an entry point.
+    Attributes:
+        number: least integer that is allowed in place of an expression; None allows no integer.
+        abi: whether it is an argument of an entry point.
     """
 
     number: int | None = None
@@ -187,7 +194,7 @@ class Formula(Shape):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Number(Shape):
-    """An integer or a float, finite; `above` is excluded, `least` and `most` are included."""
+    """A finite number; `above` is an exclusive bound, `least` and `most` are inclusive."""
 
     least: float | None = None
     most: float | None = None
@@ -235,7 +242,7 @@ class Flag(Shape):
 
 
 class Scalar(Shape):
-    """A number or a boolean as it is."""
+    """A number or a boolean, unchanged."""
 
     __slots__ = ()
     word = "a number or a boolean"
@@ -257,7 +264,7 @@ class Scalar(Shape):
 
 
 class Plain(Scalar):
-    """A text, number or boolean as it is."""
+    """A text, number or boolean, unchanged."""
 
     __slots__ = ()
     word = "text, a number or a boolean"
@@ -301,7 +308,7 @@ class ListOf(Shape):
         read = [self.item.read(item, (*path, index), problems) for index, item in enumerate(value)]
         seen: set[Any] = set()
         for index, (item, done) in enumerate(zip(value, read, strict=True) if self.unique else ()):
-            # true equals 1 in Python, and is another value here.
+            # In Python true equals 1; here they are different values.
             typed = (isinstance(done, bool), done)
             if done is not BAD and typed in seen:
                 problems.add((*path, index), f"{shown(item)} is given twice")
@@ -315,7 +322,7 @@ class ListOf(Shape):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Either(Shape):
-    """One of several shapes, told apart by the value's TOML type."""
+    """One of several shapes, chosen by the value's TOML type."""
 
     shapes: tuple[Shape, ...]
 
@@ -342,13 +349,13 @@ def _given(limits: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_int(value: Any) -> bool:
-    """Return whether a TOML value is an integer; booleans are none."""
+    """Return whether a TOML value is an integer and not a boolean."""
     return Integer().takes(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Key:
-    """One key of a table; `required` is what to write where it has to be there and is not."""
+    """One key of a table; `required` is an example for the message if a required key is missing."""
 
     name: str
     shape: Shape
@@ -358,7 +365,7 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Names:
-    """Free names of a table: their form, and the shape of the named values."""
+    """Free names of a table: their pattern, and the shape of the named values."""
 
     pattern: str
     what: str
@@ -369,10 +376,14 @@ class Names:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Table(Shape):
-    """A table with fixed keys, free names, or both.
+    """A table with fixed keys, free names, or both; `read` returns a dict.
 
-    `read` gives a dict of what was read; `made` names the dataclass that it becomes, which has the
-    defaults.
+    Attributes:
+        keys: the fixed keys.
+        names: the free names.
+        made: dataclass that `make` returns, with the defaults.
+        least: least number of keys.
+        by_name: fixed keys by name.
     """
 
     keys: tuple[Key, ...] = ()
@@ -389,7 +400,7 @@ class Table(Shape):
     accepts = (dict,)
 
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
-        """Return the values of the table by key, without those that were reported."""
+        """Return the values of the table by key, without those that have a problem."""
         values: dict[str, Any] = {}
         for name, item in value.items():
             inner = (*path, name)
@@ -400,7 +411,7 @@ class Table(Shape):
                 values[name] = read
         unknown = [name for name in value if not self.names and name not in self.by_name]
         for key in self.keys:
-            misspelt = did_you_mean(key.name, unknown)  # reported there
+            misspelt = did_you_mean(key.name, unknown)  # reported at the unknown key
             if key.required and key.name not in value and not misspelt:
                 message = f"{key.name!r} is missing: write {key.required}"
                 problems.add(path, message, at_key=True)
@@ -409,7 +420,7 @@ class Table(Shape):
         return values
 
     def make(self, values: dict[str, Any], **more: Any) -> Any:
-        """Return the dataclass of a table that was read."""
+        """Return the dataclass for the values of a table."""
         if self.made is None:
             raise TypeError("the table has no dataclass")
         return self.made(
@@ -450,7 +461,7 @@ class Table(Shape):
 
     def _free_pattern(self) -> str:
         pattern = self.names.pattern if self.names else ""
-        # Fixed keys that look like free names keep their own shape only.
+        # A fixed key that looks like a free name has its own shape only.
         fixed = "|".join(re.escape(key.name).replace("\\-", "-") for key in self.keys)
         return f"^(?!(?:{fixed})$)(?:{pattern})$" if fixed else f"^(?:{pattern})$"
 
@@ -478,7 +489,7 @@ class Table(Shape):
 
 
 def _may_be_written(value: Any, shape: Shape) -> bool:
-    """Return whether a default is a value of its key; some stand for its absence."""
+    """Return whether a default is a valid value of its key; some defaults mean absence."""
     problems = Problems()
     shape.read(value, (), problems)
     return not problems.collected

@@ -1,4 +1,4 @@
-"""The tuning file, such as `tuning/gemm.json`: reading it, and its canonical text."""
+"""Read tuning files such as `tuning/gemm.json`, and write their canonical text."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def read_record(data: bytes, path: str) -> TuningRecord:
         path: its name, for messages.
 
     Raises:
-        ManifestError: it is no JSON, of another schema version, or something in it is unknown,
-            missing, of the wrong type or contradicts the rest.
+        ManifestError: it is no JSON, has another schema version, or a value is unknown, missing, of
+            the wrong type or contradicts others.
     """
     try:
         plain = json.loads(data)
@@ -57,7 +57,7 @@ def read_record(data: bytes, path: str) -> TuningRecord:
     except Misfit as misfit:
         raise ManifestError((problem_at(path, misfit.where, misfit.what),), fix=_AGAIN) from None
     except (ValueError, RecursionError) as error:
-        # A conflict of a merge is told by its line.
+        # The line helps to find a merge conflict.
         location = Location(file=path)
         if isinstance(error, json.JSONDecodeError):
             location = Location(file=path, line=error.lineno, column=error.colno)
@@ -80,10 +80,7 @@ def problem_at(path: str, where: str, message: str) -> Diagnostic:
 
 
 def record_text(record: TuningRecord) -> str:
-    """Return the file's text; equal records have equal texts.
-
-    Short objects and arrays stand on one line.
-    """
+    """Return the canonical text of a record; short objects and arrays are on one line."""
     return "".join(_lines({"schema_version": SCHEMA_VERSION, **_RECORD.write(record)}, 0)) + "\n"
 
 
@@ -108,7 +105,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
 
 
 def _mapping(item: Codec, noun: str) -> Codec:
-    """Return a codec of pairs as an object, in their order."""
+    """Return a codec of ordered pairs as a JSON object."""
 
     def read(value: Any) -> Any:
         if type(value) is not dict or not all(name.isidentifier() for name in value):
@@ -191,7 +188,11 @@ _RECORD = record(
 
 
 def _check(record: TuningRecord) -> None:
-    """Check the rules over several fields. Raises Misfit."""
+    """Check the rules over several fields.
+
+    Raises:
+        Misfit: a rule is broken.
+    """
     names = [device.name for device in record.devices]
     for number, device in enumerate(record.devices):
         if device.name in names[:number]:

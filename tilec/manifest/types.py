@@ -10,7 +10,7 @@ from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, PackageInfo
 
-# One machine code for each generation since Ampere, PTX and Tile IR for what comes after them.
+# Machine code for each generation since Ampere; PTX and Tile IR for later ones.
 DEFAULT_TARGETS = tuple(
     map(Target.parse, ("sm_80", "sm_90", "sm_100", "sm_120", "compute_80", "tileir"))
 )
@@ -18,7 +18,7 @@ DEFAULT_TARGETS = tuple(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Package:
-    """[package]: what is built."""
+    """[package]: name and metadata of the distribution."""
 
     name: str
     version: str = "0.1.0"
@@ -29,7 +29,7 @@ class Package:
 
     @property
     def info(self) -> PackageInfo:
-        """The package as the bundle's index names it."""
+        """The package's entry in the bundle index."""
         return PackageInfo(
             name=self.name,
             version=self.version,
@@ -41,8 +41,9 @@ class Package:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:
-    """[targets]: what it is built for, and what may be compiled at load (None: it does not say,
-    which denies it).
+    """[targets]: targets of a build, the oldest driver, and compilation at load time.
+
+    `jit_fallback` is None if the manifest does not set it; it is then denied.
     """
 
     default: tuple[Target, ...] = DEFAULT_TARGETS
@@ -53,7 +54,7 @@ class Targets:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
-    """[profile.NAME], with what it inherits already in it."""
+    """[profile.NAME], with inherited values filled in."""
 
     name: str
     opt: int = 3
@@ -64,9 +65,7 @@ class Profile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Toolchain:
-    """[toolchain]: version ranges, where tools are looked for first, and the time limit of one
-    compile in seconds.
-    """
+    """[toolchain]: version range, preferred origin of tools, and time limit of a compile (s)."""
 
     cuda: str = ""
     prefer: str = "wheels"
@@ -75,9 +74,7 @@ class Toolchain:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Exclude:
-    """One entry of a matrix's exclude: an expression over the axes (`when`), or axis values that
-    all must match.
-    """
+    """One entry of a matrix's `exclude`: an expression over the axes, or axis values that match."""
 
     when: str = ""
     values: tuple[tuple[str, AxisValue], ...] = ()
@@ -85,11 +82,16 @@ class Exclude:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include.
+    """[kernel.NAME.matrix]: the product of axes, minus `exclude`, plus `include`.
 
-    `by_target` has the axes whose values differ by target, each with its values by target, `*` for
-    all others; `axes` then has every value. With `autotune` the product is over the source's
-    `configs` too, which planning finds.
+    Attributes:
+        axes: axes with all of their values.
+        exclude: points to leave out.
+        include: points to add.
+        by_target: axes with different values by target: values by target, `*` for all others.
+        autotune: whether the product includes the configurations of the source.
+        configs: those configurations, filled in by planning.
+        max_variants: largest number of variants.
     """
 
     axes: tuple[tuple[str, tuple[AxisValue, ...]], ...] = ()
@@ -103,15 +105,17 @@ class Matrix:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class AssumeSet:
-    """One set of kernel.NAME.assume.sets: facts per parameter; the empty set is the general
-    fallback.
+    """One set of kernel.NAME.assume.sets: facts by parameter; the empty set is the fallback.
 
-    `divisible` gives divisors of the extents, one per dimension: a number, or the axis whose value
-    it is. Strides that are not fixed are then divisible by the innermost divisor, which is what a
-    contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for
-    every tensor (`("", n)`) or by name. `extent` gives extents that are compiled in, None where
-    they are free; `contiguous` names tensors (`""` for every one) whose strides are those of a
-    C-contiguous one.
+    Attributes:
+        name: name in the variant's id.
+        divisible: divisors of the extents, one per dimension: numbers or names of axes. Strides
+            that are not fixed are then divisible by the innermost divisor, as in a contiguous
+            tensor, unless `stride` gives others.
+        stride: divisors of the strides in elements, one per dimension.
+        aligned: alignment of base addresses in bytes, by parameter or for every tensor (`""`).
+        extent: extents that are compiled in, one per dimension; None for a free one.
+        contiguous: names of C-contiguous tensors; `""` for every tensor.
     """
 
     name: str = ""
@@ -124,7 +128,7 @@ class AssumeSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ParamTable:
-    """kernel.NAME.params.P: what the manifest says of a parameter; None where it says nothing."""
+    """kernel.NAME.params.P: keys of a parameter; None for a key that is not given."""
 
     name: str
     kind: str | None = None
@@ -144,9 +148,7 @@ class ParamTable:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """kernel.NAME.launch; numbers in grid, block and shared are expressions too, so all are text
-    here.
-    """
+    """kernel.NAME.launch; numbers in grid, block and shared are expressions too, kept as text."""
 
     requires: tuple[str, ...] = ()
     grid: tuple[str, ...] = ()
@@ -159,20 +161,21 @@ class Launch:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What is open, and given too, for launches without a config."""
+        """The open parts that the manifest also gives, for launches without a config."""
         has = {"grid": self.grid, "block": self.block, "shared": self.shared != "0"}
         return tuple(key for key in self.open if has[key])
 
     @property
     def preset(self) -> bool:
-        """Whether all that is open is given too; without `shared` there is none."""
+        """Whether every open part is also given; shared memory is 0 if not given."""
         return bool(self.given) and {*self.given, "shared"} >= set(self.open)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """kernel.NAME.budget: most of each resource that any image of the kernel may use; None for no
-    bound. Bytes, except registers.
+    """kernel.NAME.budget: upper bounds on the resources of every image; None for no bound.
+
+    All are bytes, except registers.
     """
 
     registers: int | None = None
@@ -184,16 +187,22 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Input:
-    """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value
-    for a scalar.
+    """kernel.NAME.case.C.inputs.P: a tensor to make, or the value of a scalar.
 
-    `shape` holds numbers or expressions over the case's earlier inputs and axes; it is None where
-    `file` holds the array, and may be where `make` names a function that returns it. `dist` is
-    normal, uniform, integers, sorted, permutation, arange, constant (`value`), zeros, ones or empty
-    (poisoned before the run); `low` and `high` bound uniform, integers and sorted. `dtype` may name
-    a matrix axis: the case then runs for each value. `small` holds the extents of runs that are
-    compared, where they are not those of `shape`. Without a `seed` the name of the input gives one,
-    so that no two inputs hold the same numbers.
+    Attributes:
+        name: the parameter.
+        shape: numbers, or expressions over the case's earlier inputs and axes; None for a `file`,
+            and optionally for `make`.
+        small: extents of runs that compare results, if they differ from `shape`.
+        dtype: a dtype, or an axis of the matrix: the case then runs for each of its values.
+        dist: normal, uniform, integers, sorted, permutation, arange, constant (`value`), zeros,
+            ones or empty (poisoned before the run).
+        seed: seed of the random numbers; None derives it from the name, so that no two inputs hold
+            the same numbers.
+        low, high: bounds of uniform, integers and sorted.
+        value: the scalar, or the element of a constant tensor.
+        file: file that holds the array.
+        make: function that returns the array.
     """
 
     name: str
@@ -210,18 +219,18 @@ class Input:
 
     @property
     def tensor(self) -> bool:
-        """Whether it is an array, not a number."""
+        """Whether the input is an array."""
         return self.shape is not None or bool(self.file or self.make)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """How far a result may be from the reference, by one of two measures; `dtype` is empty for the
-    general one.
+    """The tolerance of results, by one of two measures.
 
     Attributes:
         rtol, atol: |actual - expected| <= atol + rtol * |expected|.
-        ulp: so many numbers of the output's dtype; 0 for this measure not being given.
+        ulp: distance in representable numbers of the output's dtype; 0 if not given.
+        dtype: dtype that it applies to; empty for all.
     """
 
     rtol: float = 0.0
@@ -232,9 +241,7 @@ class Tolerance:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """kernel.NAME.case.C.bench: work done by one launch, as expressions, and what to hold it
-    against.
-    """
+    """kernel.NAME.case.C.bench: work of one launch, as expressions, and calls to compare with."""
 
     flops: str = ""
     bytes: str = ""
@@ -243,8 +250,9 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """kernel.NAME.case.C: named inputs and a reference. `axes` chooses a variant where the
-    arguments do not.
+    """kernel.NAME.case.C: named inputs and a reference.
+
+    `axes` chooses a variant among those that fit the arguments.
     """
 
     name: str
@@ -257,8 +265,11 @@ class Case:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """kernel.NAME.dispatch.rules[]: launches whose arguments `when` holds for take this point, as
-    far as it says; empty: all launches.
+    """kernel.NAME.dispatch.rules[]: axis values for launches that meet a condition.
+
+    Attributes:
+        when: condition on the arguments; empty for all launches.
+        take: axis values; other axes stay free.
     """
 
     when: str = ""
@@ -267,8 +278,13 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OpOutput:
-    """kernel.NAME.op.outputs.P: how a call that leaves the output out allocates it; empty where the
-    parameter says it.
+    """kernel.NAME.op.outputs.P: allocation of an output that a call leaves out.
+
+    Attributes:
+        name: the parameter.
+        like: input of the same shape.
+        shape: extents, in place of `like`.
+        dtype: its dtype; empty to take the parameter's.
     """
 
     name: str
@@ -279,8 +295,9 @@ class OpOutput:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Backward:
-    """kernel.NAME.op.backward: the kernel that computes gradients. `args` says what its parameters
-    stand for where their names do not.
+    """kernel.NAME.op.backward: the kernel that computes gradients.
+
+    `args` maps its parameters to values of the forward kernel, if their names differ.
     """
 
     kernel: str
@@ -297,8 +314,12 @@ class Op:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
-    """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is
-    the symbol's base name, or NAME). `let` has the derived axes: expressions over those before them.
+    """[kernel.NAME]: a kernel.
+
+    Attributes:
+        source: its file, relative to the project.
+        function: the name after the colon of `source`, else the symbol's base name, else NAME.
+        let: derived axes: expressions over earlier axes.
     """
 
     name: str
@@ -327,7 +348,7 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Operand:
-    """What a step gives a kernel: an input of the case by its name, or a value."""
+    """An argument of a step: the name of an input of the case, or a value."""
 
     name: str = ""
     value: AxisValue | None = None
@@ -335,9 +356,7 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """chain.NAME.steps[]: the launch of a kernel; `named` are parameters and axes that are given by
-    keyword.
-    """
+    """chain.NAME.steps[]: the launch of a kernel; `named` are parameters and axes by keyword."""
 
     kernel: str
     args: tuple[Operand, ...] = ()
@@ -345,14 +364,15 @@ class Step:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All of them, in order."""
+        """All arguments, in order."""
         return (*self.args, *(operand for _, operand in self.named))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Chain:
-    """[chain.NAME]: launches in order, on one stream, over the same arrays. Its cases have the
-    inputs of all steps together.
+    """[chain.NAME]: launches in order, on one stream, over the same arrays.
+
+    A case has the inputs of all steps.
     """
 
     name: str
@@ -362,8 +382,9 @@ class Chain:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """[[override]]: what changes for jobs whose id matches `select`; the last match wins. `targets`
-    limits a kernel to some targets.
+    """[[override]]: hints or targets of the jobs whose id matches `select`; the last match wins.
+
+    `targets` limits the matching jobs to some targets.
     """
 
     select: str
@@ -373,8 +394,11 @@ class Override:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """[output.wheel]: how the wheel is split (`arch`, empty for one), and the most that each may
-    weigh in bytes (0 for no bound).
+    """[output.wheel]: how to split the wheel, and its largest size.
+
+    Attributes:
+        split: `arch`, or empty for one wheel.
+        max_size: bytes; 0 for no bound.
     """
 
     split: str = ""
@@ -383,8 +407,13 @@ class Wheel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """[output]: where results go (relative to the project), what is written, and the most a bundle
-    may weigh in bytes (0 for no bound).
+    """[output]: results of a build.
+
+    Attributes:
+        dir: directory, relative to the project.
+        emit: kinds of results to write.
+        max_size: largest bundle in bytes; 0 for no bound.
+        wheel: options of wheels.
     """
 
     dir: str = "dist"
@@ -395,7 +424,7 @@ class Output:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteTable:
-    """[cache]: URL of the remote cache and what is done with it; empty where it does not say."""
+    """[cache]: URL and mode of the remote cache; empty if not given."""
 
     remote: str = ""
     remote_mode: str = ""
@@ -403,8 +432,13 @@ class RemoteTable:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """A whole tilec.toml. `path` is the file, `root` its directory (both absolute); `frontends`
-    holds the options by language.
+    """A whole tilec.toml.
+
+    Attributes:
+        path: the file, absolute.
+        root: its directory, absolute.
+        frontends: options by language.
+        locate: finds the locations of keys.
     """
 
     path: str

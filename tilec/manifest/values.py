@@ -1,7 +1,4 @@
-"""Text values of the manifest with a meaning: versions, licences, paths, sizes.
-
-Each is a pattern or a conversion.
-"""
+"""Patterns and conversions of text values in the manifest: versions, licences, paths, sizes."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from tilec_runtime.model.suggest import nearest
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-NAME_LIMIT = 100  # characters of a name that files are named by: with version, digest and suffix it has to fit into 255 bytes
-PART_LIMIT = 255  # bytes of a name in a path, by the file systems of Linux
+NAME_LIMIT = 100  # characters; a file name of at most 255 bytes has version, digest and suffix too
+PART_LIMIT = 255  # bytes of one name in a path on Linux
 WORD = "[A-Za-z0-9][A-Za-z0-9_-]*"
 VERSION = (
     r"v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*"
@@ -49,7 +46,7 @@ PACKAGE_TYPES = (
     "StructLike",
     "TensorLike",
 )
-# Names that the generated package needs for itself, those of its types among them.
+# Names that the generated package uses itself, including its types.
 RESERVED = frozenset(
     (
         "ops",
@@ -98,7 +95,7 @@ def target(text: str) -> Target:
     """Return the target of a name.
 
     Raises:
-        ValueError: there is none; with a did-you-mean.
+        ValueError: the name is unknown; the message suggests a near one.
     """
     try:
         return Target.parse(text)
@@ -111,7 +108,7 @@ def target(text: str) -> Target:
 
 
 def looks_like_target(text: str) -> bool:
-    """Return whether a name is, or was meant as, a target's."""
+    """Return whether a name is a target, or looks like one."""
     return text == "tileir" or re.match(r"(sm|compute|lto)_?[0-9]", text) is not None
 
 
@@ -119,7 +116,7 @@ def project_path(text: str) -> str:
     """Return a path inside the project in its shortest form, with forward slashes.
 
     Raises:
-        ValueError: it is absolute, leads out of the project, or is longer than file systems take.
+        ValueError: it is absolute, leads out of the project, or is too long for file systems.
     """
     if "\\" in text:
         raise ValueError(f"{text!r} has a backslash: write paths with forward slashes")
@@ -143,7 +140,7 @@ def project_path(text: str) -> str:
 
 
 def inner_path(text: str) -> str:
-    """Return a path below the project's directory."""
+    """Return a path below the project's directory; refuse the directory itself."""
     path = project_path(text)
     if path == ".":
         raise ValueError(f"{text!r} is the project itself: name a directory or file in it")
@@ -157,14 +154,14 @@ def path_and_function(text: str) -> tuple[str, str]:
 
 
 def link_entry(text: str) -> str:
-    """Return an entry of `link`, its path normalized."""
+    """Return an entry of `link` with a normalized path."""
     entry = inner_path(text)
     LinkEntry.parse(entry)
     return entry
 
 
 def size(text: str) -> int:
-    """Return `90 MiB` in bytes."""
+    """Return a size such as `90 MiB` in bytes."""
     match = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", text)
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 90 MiB")
@@ -175,7 +172,7 @@ def size(text: str) -> int:
 
 
 def some_size(text: str) -> int:
-    """Return a size that is not zero, in bytes."""
+    """Return a nonzero size in bytes."""
     amount = size(text)
     if not amount:
         raise ValueError(f"{text!r} is no sensible size")
@@ -192,14 +189,14 @@ def driver(text: str) -> int:
 
 
 def one_line(text: str) -> str:
-    """Return text without line ends and other control characters."""
+    """Return the text; refuse line ends and other control characters."""
     if not text.isprintable():
         raise ValueError("must be one line of printable text")
     return text
 
 
 def module_name(text: str) -> str:
-    """Return a name for a top-level module that hides no other."""
+    """Return the name of a top-level module; refuse one that would hide another module."""
     if not text.isidentifier() or keyword.iskeyword(text):
         raise ValueError(
             f"{text!r} is {'a keyword' if keyword.iskeyword(text) else 'no identifier'} of Python"
@@ -222,7 +219,7 @@ def module_name(text: str) -> str:
 
 
 def kernel_name_problem(name: str) -> str:
-    """Return why no launcher can have this identifier as its name, or an empty text."""
+    """Return why a launcher cannot have this name, or an empty string."""
     if keyword.iskeyword(name):
         return f"{name!r} is a keyword of Python: a launcher cannot have this name"
     if name in RESERVED:
@@ -243,14 +240,14 @@ def kernel_name_problem(name: str) -> str:
 
 
 def licence(text: str) -> str:
-    """Return an expression that looks like SPDX."""
+    """Return an SPDX expression; refuse unbalanced parentheses."""
     if text.count("(") != text.count(")"):
         raise ValueError(f"{text!r} is not an SPDX expression: its parentheses do not match")
     return text
 
 
 def remote_url(text: str) -> str:
-    """Return the URL of a remote cache, which has no credentials: everyone reads a manifest."""
+    """Return the URL of a remote cache; refuse credentials, since manifests are public."""
     url = RemoteUrl.parse(text)
     if url.user or url.password:
         raise ValueError(
@@ -260,7 +257,7 @@ def remote_url(text: str) -> str:
 
 
 def glob(text: str) -> str:
-    """Return a glob over ids."""
+    """Return a glob over job ids; refuse an empty one and white space."""
     if not text.strip():
         raise ValueError("is empty: it matches nothing")
     if any(c.isspace() or not c.isprintable() for c in text):
