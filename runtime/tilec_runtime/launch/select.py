@@ -65,7 +65,7 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
     _take_tiles(call, pinned, origins)
     _take_lists(call, pinned, origins)
     if contract.info.dispatched:
-        for axis in contract.info.undecided:
+        for axis in contract.undecided:
             if axis not in call.axes:
                 raise _must_choose(contract, axis)
         return origins
