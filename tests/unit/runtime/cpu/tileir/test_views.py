@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import TOKEN, run_op
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
 from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.frame import AccessKind, Undetermined
@@ -22,6 +22,7 @@ from tilec_runtime.cpu.tileir.ir import (
     MemoryOrder,
     Padding,
     PartitionView,
+    Pointer,
     Scalar,
     StridedView,
     TensorView,
@@ -361,6 +362,20 @@ def test_an_index_so_far_out_that_places_would_wrap(far: int) -> None:
     found = matrix(array, (4,), index, padding=Padding.NAN)[0]
     assert np.isnan(found[0]).all()
     assert (found[1] == 1).all()
+
+
+def test_make_tensor_view_takes_extents_and_strides_from_type_and_values() -> None:
+    kind = TensorView(Scalar.F32, (None, 8, None), (None, 4, 1))
+    pointer = Tile(Pointer(Scalar.F32), ())
+    operands: dict[str, Any] = {
+        "base": (pointer, np.array([0x1000, 0x2000])),
+        "shape": [(I32, np.array([3, 3])), (I32, np.array([5]))],
+        "strides": [(Tile(Scalar.I64, ()), np.array([40, 50]))],
+    }
+    (made,) = run_op("make_tensor_view", operands, kind)
+    assert made.base.tolist() == [0x1000, 0x2000]
+    assert made.extents.tolist() == [[3, 8, 5]]
+    assert made.strides.tolist() == [[40, 4, 1], [50, 4, 1]]
 
 
 def test_tensors_are_parted_and_joined_with_their_blocks() -> None:
