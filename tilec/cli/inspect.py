@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,6 @@ from tilec_runtime.model.driver import branch_of_cuda
 
 if TYPE_CHECKING:
     from tilec.inspection.container import Container
-    from tilec.inspection.diff import Change, Difference, ImageChange
     from tilec.inspection.report import Report
     from tilec_runtime.model.image import ImageInfo
     from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
@@ -40,10 +39,7 @@ if TYPE_CHECKING:
 IMAGE_HEADS = columns(
     "target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256"
 )
-DIFF_HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
-ARROW = "→"
 PACE = 5.0  # seconds between two lines of progress if standard error is not a terminal
-IDS_SHOWN = 10
 
 
 @click.command(
@@ -423,6 +419,7 @@ def _image_row(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> li
 
 
 def _difference(app: App, old: Report, new: Report, *, deny_breaking: bool) -> int:
+    from tilec.cli.inspect_diff import print_difference
     from tilec.inspection import diff
 
     difference = diff.compare(old, new)
@@ -431,73 +428,3 @@ def _difference(app: App, old: Report, new: Report, *, deny_breaking: bool) -> i
     else:
         print_difference(app, difference)
     return 1 if deny_breaking and difference.breaking else 0
-
-
-def print_difference(app: App, difference: Difference) -> None:
-    """Print the changes between two builds; `--verbose` lists every id."""
-    old, new = difference.old, difference.new
-    names = [f"{one.info.package.name} {one.info.package.version}" for one in (old, new)]
-    title = style(f" {ARROW} ".join(names), bold=True)
-    app.say(f"{title}  {app.show(old.path)} {ARROW} {app.show(new.path)}")
-    if old.digest == new.digest:
-        app.say("the same bundle")
-        return
-    rest = tuple(change for change in difference.changes if not change.breaking)
-    _changes(app, style("breaking", fg="red", bold=True), difference.breaking)
-    _changes(app, style("compatible", fg="cyan", bold=True), rest)
-    counts = (
-        (len(difference.images), "changed"),
-        (len(difference.added), "added"),
-        (len(difference.removed), "removed"),
-        (difference.same, "the same"),
-    )
-    images = ", ".join(f"{count} {noun}" for count, noun in counts if count) or "none"
-    app.say(f"\n{style('images', bold=True)}  {images}")
-    if difference.images:
-        _changed_images(app, difference.images)
-    _ids(app, "added", difference.added)
-    _ids(app, "removed", difference.removed)
-    if difference.tools:
-        app.say(f"\n{style('toolchain', bold=True)}")
-    for tool in difference.tools:
-        text = f"{tool.old or 'none'} {ARROW} {tool.new or 'none'}"
-        app.say(f"  {tool.name} {f'{tool.new}, another file' if tool.old == tool.new else text}")
-
-
-def _changed_images(app: App, images: Sequence[ImageChange]) -> None:
-    rows = [_change_row(image) for image in images]
-    # On narrow terminals, columns without changes are omitted first.
-    heads = [
-        dataclasses.replace(head, optional=not any(ARROW in str(row[i]) for row in rows))
-        if i
-        else head
-        for i, head in enumerate(DIFF_HEADS)
-    ]
-    app.table(heads, rows, indent="  ")
-
-
-def _ids(app: App, change: str, ids: Sequence[str]) -> None:
-    shown = ids if app.verbose else ids[:IDS_SHOWN]
-    for name in shown:
-        app.say(f"  {change} {name}")
-    if len(shown) < len(ids):
-        more = plural(len(ids) - len(shown), "more image")
-        app.say(f"  {change} {more} (--verbose lists them)")
-
-
-def _changes(app: App, title: str, changes: tuple[Change, ...]) -> None:
-    if changes:
-        app.say(f"\n{title}")
-    for change in changes:
-        app.say(f"  {f'{change.kernel}: ' if change.kernel else ''}{change.what}")
-
-
-def _change_row(image: ImageChange) -> list[Cell]:
-    row: list[Cell] = [image.id]
-    forms = {"registers": count_text, "occupancy": share_text}
-    for field in dataclasses.fields(image.old):
-        form = forms.get(field.name, bytes_text)
-        was, now = form(getattr(image.old, field.name)), form(getattr(image.new, field.name))
-        changed = now if was == now else f"{was} {ARROW} {now}"
-        row.append((changed, "yellow" if field.name in image.worse else ""))
-    return row

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import keyword
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tilec.manifest import kernel_keys, values
 from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
-from tilec.manifest.problems import Axes, Problems, Scope, shown
+from tilec.manifest.matrix import read_derived, read_matrix
+from tilec.manifest.problems import Problems, Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import (
     AssumeSet,
     Backward,
     Budget,
-    Exclude,
     Kernel,
     Launch,
-    Matrix,
     Op,
     OpOutput,
     ParamTable,
     Rule,
 )
 from tilec.model.job import Options
-from tilec_runtime.model.dtype import DTYPES, short_name
-from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
-# Values of an axis by the name of a target, or `*`.
-ByTarget = tuple[tuple[str, tuple[AxisValue, ...]], ...]
 
 
 def read_kernel(
@@ -49,8 +42,10 @@ def read_kernel(
     table = entries.get("matrix", {})
     table = {"autotune": True} if table == "autotune" else table
     named = tuple(entries.get("let", {}))
-    matrix, axes = _matrix(table, named, (*path, "matrix"), problems)
-    let = _let(entries.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune))
+    matrix, axes = read_matrix(table, named, (*path, "matrix"), problems)
+    let = read_derived(
+        entries.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune)
+    )
     scope = Scope(path, axes, problems, named, open=matrix.autotune)
     symbol = entries.get("symbol", "")
     _check_symbol(symbol, function, scope)
@@ -193,139 +188,6 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
     if symbol and function and _base(symbol) != function.rpartition("::")[2]:
         scope.problems.add(
             path, f"the symbol is {_base(symbol)!r}, but the source says {function!r}"
-        )
-
-
-def _matrix(
-    table: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
-) -> tuple[Matrix, Axes]:
-    """Return the matrix, and its axes with the values that included points add."""
-    by_target: dict[str, ByTarget] = {}
-    axes: Axes = {}
-    for name, items in table.items():
-        if name not in kernel_keys.MATRIX.by_name:
-            axes[name] = _axis(name, items, by_target, (*path, name), problems)
-    include = _include(table.get("include", ()), Scope(path, axes, problems))
-    whole = table.get("autotune", False)
-    scope = Scope(path, _with_points(axes, include), problems, open=whole)
-    matrix = Matrix(
-        axes=tuple(axes.items()),
-        exclude=_exclude(table.get("exclude", ()), scope, {*scope.axes, *let}),
-        include=include,
-        by_target=tuple(by_target.items()),
-        autotune=whole,
-        max_variants=table.get("max-variants", Matrix().max_variants),
-    )
-    return matrix, scope.axes
-
-
-def _axis(
-    name: str, items: Any, by_target: dict[str, ByTarget], path: Path, problems: Problems
-) -> tuple[AxisValue, ...]:
-    """Return the values of an axis; values by target are added to `by_target` too."""
-    if isinstance(items, dict):
-        _check_targets(items, path, problems)
-        by_target[name] = tuple((key, _as_dtypes(each)) for key, each in items.items())
-        items = tuple(dict.fromkeys(item for each in items.values() for item in each))
-    if keyword.iskeyword(name):
-        message = f"{name!r} is a keyword of Python: expressions cannot name this axis"
-        problems.add(path, message, at_key=True)
-    _check_axis(name, items, path, problems)
-    return _as_dtypes(tuple(item for item in items if item is not BAD))
-
-
-def _include(
-    points: Sequence[dict[str, Any]], scope: Scope
-) -> tuple[tuple[tuple[str, AxisValue], ...], ...]:
-    include = []
-    for index, given in enumerate(points):
-        if given is not BAD:
-            point = {name: scope.value(name, value) for name, value in given.items()}
-            _check_point(point, scope, (*scope.path, "include", index))
-            include.append(tuple(point.items()))
-    return tuple(include)
-
-
-def _with_points(axes: Axes, points: Iterable[Iterable[tuple[str, AxisValue]]]) -> Axes:
-    """Return the axes extended by the values of points; values of another type are left out."""
-    reach = {name: dict.fromkeys(items) for name, items in axes.items()}
-    for name, value in itertools.chain.from_iterable(points):
-        if axes.get(name) and type(value) is type(axes[name][0]):
-            reach[name][value] = None
-    return {name: tuple(items) for name, items in reach.items()}
-
-
-def _exclude(rules: Sequence[dict[str, Any]], scope: Scope, names: set[str]) -> tuple[Exclude, ...]:
-    exclude = []
-    for index, rule in enumerate(rules):
-        if rule is not BAD:
-            path = (*scope.path, "exclude", index)
-            when = rule.get("when", "")
-            if when:
-                scope.expression(when, names, (*path, "when"))
-            point = {key: value for key, value in rule.items() if key != "when"}
-            exclude.append(Exclude(when=when, values=scope.point(point, path)))
-    return tuple(exclude)
-
-
-def _check_targets(table: Mapping[str, object], path: Path, problems: Problems) -> None:
-    """Report keys of a table of values by target that are no targets."""
-    for key in table:
-        try:
-            key == "*" or values.target(key)
-        except ValueError as error:
-            problems.add((*path, key), f'{error}; "*" stands for all others', at_key=True)
-
-
-def _let(table: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return the derived axes; each may use the axes of the matrix and earlier derived ones."""
-    known = set(scope.axes)
-    for name, text in table.items():
-        path = (*scope.path, name)
-        if name in scope.axes or keyword.iskeyword(name):
-            message = "an axis of the matrix too" if name in scope.axes else "a keyword of Python"
-            scope.problems.add(path, f"{name!r} is {message}", at_key=True)
-        scope.expression(text, known, path)
-        known.add(name)
-    return tuple(table.items())
-
-
-def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
-    """Return the values of an axis, with short names if all of them are dtypes."""
-    short = [short_name(item) if isinstance(item, str) else item for item in items]
-    return tuple(dict.fromkeys(short)) if all(item in DTYPES for item in short) else items
-
-
-def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
-    # "None" of Triton may stand beside values of any type.
-    items = tuple(item for item in items if item != "None")
-    good = [item for item in items if item is not BAD]
-    for index, item in enumerate(items):
-        if item is not BAD and type(item) is not type(good[0]):
-            message = f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
-            problems.add((*path, index), message)
-            return
-    dtypes = [item for item in good if item in DTYPES]
-    for index, item in enumerate(items):
-        if dtypes and item is not BAD and short_name(item) not in DTYPES:
-            problems.unknown((*path, index), f"dtype on axis {name}:", item, tuple(DTYPES))
-
-
-_KIND: dict[type, str] = {str: "text", int: "an integer", float: "a float", bool: "a boolean"}
-
-
-def _check_point(point: dict[str, Any], scope: Scope, path: Path) -> None:
-    axes = scope.axes
-    for name, value in point.items():
-        inner = (*path, name)
-        if scope.axis(name, inner) and axes[name] and type(value) is not type(axes[name][0]):
-            message = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
-            scope.problems.add(inner, message)
-    missing = [name for name in axes if name not in point]
-    if missing and point:
-        scope.problems.add(
-            path,
-            f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
         )
 
 
