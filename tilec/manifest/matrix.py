@@ -137,7 +137,7 @@ def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problem
 _KIND: dict[type, str] = {str: "text", int: "an integer", float: "a float", bool: "a boolean"}
 
 
-def _check_point(point: dict[str, Any], scope: Scope, path: Path) -> None:
+def _check_point(point: dict[str, AxisValue], scope: Scope, path: Path) -> None:
     axes = scope.axes
     for name, value in point.items():
         inner = (*path, name)
