@@ -1,4 +1,4 @@
-"""Manifest and declarations to jobs: pure, touches no file, device or tool."""
+"""Plan the jobs of a build from manifest and declarations; pure: no file, device or tool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilec_runtime.model.suggest import did_you_mean
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a build of `manifest` does. `notes` say what was left out and why."""
+    """The kernels and jobs of a build of `manifest`; `notes` explain what is left out."""
 
     manifest: Manifest
     kernels: tuple[PlannedKernel, ...]
@@ -51,14 +51,14 @@ def make_plan(
     Args:
         manifest: the loaded manifest.
         declarations: each kernel's declaration, by kernel name.
-        languages: what each language's frontend can make, by language.
+        languages: capabilities of each language's frontend, by language.
         sources: each kernel's source, by kernel name.
         targets: names of targets or groups; empty takes the manifest's default.
-        select: globs over job ids (or variant or kernel ids); empty takes everything.
+        select: globs over job ids (or variant or kernel ids); empty selects everything.
         profile: name of the profile.
-        tuned: tuning files that are taken up, by kernel name.
-        shipped: what is not shipped has every variant, and passes over tuning files that do not
-            hold.
+        tuned: valid tuning files, by kernel name.
+        shipped: whether the result is shipped. Otherwise every variant is built, and outdated
+            tuning files are ignored.
 
     Raises:
         ManifestError: with every problem of every kernel.
@@ -87,9 +87,9 @@ def make_plan(
         raise ManifestError(tuple(planner.problems))
     selection.require_match()
     notes: list[str] = []
-    if targets or manifest.targets.default != DEFAULT_TARGETS:  # those are for any language
+    if targets or manifest.targets.default != DEFAULT_TARGETS:  # the default suits any language
         notes.extend(_idle_targets(manifest, languages, planner.wanted))
-    if not targets:  # a build for some targets leaves out what is meant for others
+    if not targets:  # with `targets`, an override may be meant for a target that is left out
         notes.extend(_idle_overrides(manifest, selection))
     notes.extend(planner.remarks)
     notes.extend(_factless(planned))
@@ -115,7 +115,7 @@ def _with_backwards(planned: Sequence[PlannedKernel], report: Report) -> list[Pl
 
 
 def _without_gone(planned: Sequence[PlannedKernel]) -> Iterator[PlannedKernel]:
-    """Yield kernels that are built, without a backward whose kernel is not."""
+    """Yield the built kernels; drop a backward whose kernel is not built."""
     built = {kernel.info.name for kernel in planned}
     for kernel in planned:
         op, backward = kernel.info.op, kernel.info.backward
@@ -130,7 +130,7 @@ def _check_override_hints(
     languages: Mapping[str, LanguageFacts],
     report: Report,
 ) -> None:
-    """Report hints of overrides that the languages of their jobs do not take."""
+    """Report hints of overrides that the languages of the matching jobs do not accept."""
     for index, reached in selection.hinted.items():
         given = [hint for hint, _ in manifest.overrides[index].hints]
         for name in reached:

@@ -1,4 +1,4 @@
-"""Numbers that a kernel captures, and that the manifest makes parameters of its launches."""
+"""Make captured numbers of a kernel parameters of its launches, if the manifest names them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.points import Report
 from tilec_runtime.model.dtype import DTYPES
 
-# Kinds of dtypes that hold a captured number of a kind: an integer may become a float.
+# Kinds of dtypes that can hold a captured number of a kind: an integer may become a float.
 _HELD = {
     "bool": ("bool",),
     "int": ("int", "uint", "float"),
@@ -19,9 +19,9 @@ _HELD = {
 
 
 def with_captures(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
-    """Return the declaration with the captured numbers that `params` names, behind its parameters.
+    """Return the declaration with the captured numbers in `params` appended to its parameters.
 
-    With `args` the manifest itself says what each parameter gets, and nothing is added.
+    With `args`, the manifest lists all arguments itself, and nothing is added.
     """
     if kernel.args is not None:
         return decl
@@ -36,7 +36,7 @@ def with_captures(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDec
 
 
 def _passed(kernel: Kernel, capture: ParamDecl, table: ParamTable, report: Report) -> ParamDecl:
-    """Return a captured number as a scalar of the dtype that the manifest gives it."""
+    """Return a captured number as a scalar of the manifest's dtype, or of its own."""
     path = ("kernel", kernel.name, "params", table.name)
     if capture.kind != "scalar":
         message = f"{table.name!r} cannot be a launch parameter: it is {capture.type}"

@@ -60,7 +60,7 @@ def check_cases(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Planned:
-    """A tensor of a case, as conditions read it."""
+    """A tensor of a case, for evaluating conditions."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -91,7 +91,7 @@ def _check_requires(
 
 
 def _value_of(text: str, case: Case, variant: Variant) -> object:
-    """Return the value of a condition for the inputs of a case, or None if they do not say it."""
+    """Return the value of a condition for the inputs of a case, or None if it is unknown."""
     env: dict[str, object] = dict(variant.axes)
     try:
         for item in case.inputs:
@@ -117,7 +117,7 @@ def _check_input(
     path: tuple[str | int, ...],
     report: Report,
 ) -> None:
-    """Report a case's input that no launch takes; runs are often on another machine."""
+    """Report an input of a case that a launch would refuse: a run is often on another machine."""
     if param.kind is ParamKind.SCALAR and item.tensor:
         report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
     if param.kind is not ParamKind.TENSOR:

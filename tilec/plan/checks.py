@@ -22,7 +22,7 @@ from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import same_point
 
 _WORD = re.compile(r"[\w.\[\]]+")  # an operand that needs no parentheses
-_LONGEST_ID = 240  # with a suffix it has to fit into the 255 bytes of a file's name
+_LONGEST_ID = 240  # a file name of at most 255 bytes has a suffix too
 
 
 def check_kernel(
@@ -35,9 +35,9 @@ def check_kernel(
     *,
     unresolved: Collection[str] = (),
 ) -> None:
-    """Report everything about a kernel that does not fit together.
+    """Report all contradictions within a kernel.
 
-    `unresolved` names parameters that were reported already.
+    `unresolved` names parameters with a reported problem.
     """
     _check_constants(kernel, decl, report)
     _check_hint_axes(kernel, decl, language, report)
@@ -80,7 +80,7 @@ def _check_constants(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
 def _check_hint_axes(
     kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report
 ) -> None:
-    """Report axes that are compiler hints and have other values than integers."""
+    """Report axes that are compiler hints and have a value that is no integer."""
     params = {p.name for p in decl.params}
     for name, values in kernel.matrix.axes:
         strange = [value for value in values if type(value) is not int]
@@ -118,9 +118,9 @@ def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -
 
 
 def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
-    """Return how the manifest gives a constant that the source computes from another parameter.
+    """Return advice on a constant that the source computes from another parameter.
 
-    A formula that is not known is shown as `…`, which no expression can hold.
+    An unknown formula is shown as `…`, which is no valid expression.
     """
     name, read = constant.name, constant.computed_from
     given = [param.name for param in decl.params if param.given]
@@ -144,7 +144,7 @@ def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
 
 
 def _unused(name: str, decl: KernelDecl) -> str:
-    """Return a message about an axis that nothing names."""
+    """Return the message about an unused axis."""
     known = (
         [param.name for param in decl.params if param.kind == "constant"]
         or [use.name for use in decl.axes]
@@ -172,9 +172,9 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
 
 
 def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Return whether `symbol`, `args` and the names of axes fit the source.
+    """Return whether `symbol`, `args` and the names of axes fit the source, and report problems.
 
-    If not, that is reported, and no other check of the kernel means anything.
+    If they do not, other checks of the kernel are meaningless.
     """
     path = ("kernel", kernel.name, "symbol")
     axes = [name for name, _ in kernel.matrix.axes]
@@ -209,10 +209,10 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
 
 
 def _named_as_parameters(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Report axes with the name of a parameter that launches give.
+    """Report axes with the name of a launch parameter, and return whether there are any.
 
-    A parameter of no stated type is a constant where an axis has its name, unless the manifest
-    gives it a value or reads it as an array.
+    A parameter without a stated type is a constant if an axis has its name, unless a case gives it
+    a value or an expression reads it as an array.
     """
     if kernel.args is not None:
         return False
@@ -232,7 +232,7 @@ def _named_as_parameters(kernel: Kernel, decl: KernelDecl, report: Report) -> bo
 
 
 def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
-    """Refuse job ids that are too long for the name of a file."""
+    """Report a job id that is too long for a file name."""
     longest = max((job.id for job in jobs), key=len, default="")
     if len(longest) > _LONGEST_ID:
         message = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
@@ -246,7 +246,7 @@ def check_hints(
     known: Sequence[str],
     report: Report,
 ) -> None:
-    """Report hints that a language's compiler does not take."""
+    """Report hints that a language's compiler does not accept."""
     for name in given:
         if name not in known:
             message = (
@@ -303,7 +303,7 @@ def _check_given(
 
 
 def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
-    """Report dtype axes that calls with None for an optional tensor leave open."""
+    """Report dtype axes that only an optional tensor binds, since calls may pass None for it."""
     bound = {param.dtype for param in params if not param.optional}
     for param in params:
         if param.optional and param.dtype not in DTYPES and param.dtype not in bound:
@@ -327,7 +327,8 @@ def _check_expression(
 ) -> None:
     """Report unknown names, attributes and extents, and a value of the wrong kind.
 
-    With `truth`, the value has to be a condition. `device` has the facts of a device that it sees.
+    With `truth`, the value must be a condition. `device` has the facts of a device that the
+    expression may read.
     """
     axes = [name for name, _ in kernel.matrix.axes]
     by_name = {p.name: p for p in params}
@@ -380,7 +381,7 @@ def _check_default(
     axes = dict(kernel.matrix.axes)
     built = {name: {dict(v.constants).get(name) for v in variants} for name in axes}
     for name, value in kernel.default:
-        if name not in axes:  # of a matrix that the source completes
+        if name not in axes:  # the manifest cannot check it if the source adds axes
             report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
         elif variants and value not in built[name]:
             shown = ", ".join(map(str, sorted(built[name], key=str)))

@@ -1,4 +1,4 @@
-"""Groups of jobs that a frontend compiles in one go."""
+"""Group the jobs that a frontend compiles in one run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ _Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
 
 
 class Groups:
-    """Variants that are compiled in one go: one source, equal options, one target.
+    """Groups of variants to compile in one run: one source, equal options, one target.
 
-    Groups are made from all jobs of a manifest, so that an image does not depend on what is
-    selected.
+    Groups are made of all jobs of a manifest, so that an image does not depend on `--select`.
     """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        """Divide jobs into groups of at most as many members as the frontend takes."""
+        """Divide jobs into groups of at most `together` members, as declared by the frontend."""
         self._groups: dict[tuple[_Where, Member], tuple[Member, ...]] = {}
         counts: dict[_Where, dict[Member, int]] = {}
         most: dict[_Where, int] = {}
@@ -32,8 +31,7 @@ class Groups:
                 members[member] = members.get(member, 0) + 1
                 most[where] = job.spec.decl.together
         for where, members in counts.items():
-            # By what they are, not by their place in the manifest: moving a kernel rebuilds
-            # nothing.
+            # Sort by content: moving a kernel in the manifest then rebuilds nothing.
             ordered = sorted(
                 members,
                 key=lambda member: (
@@ -59,7 +57,7 @@ def _where(job: Job) -> _Where:
 
 
 def _member(job: Job) -> Member:
-    """Return what names the job's entry point; axes outside the symbol do not matter."""
+    """Return the symbol of the job's entry point with its axis values; other axes do not count."""
     named = set(_PLACE.findall(job.spec.symbol))
     return Member(
         symbol=job.spec.symbol,

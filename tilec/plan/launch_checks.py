@@ -15,7 +15,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 
-_CLUSTERS = (9, 0)  # compute capability from which on blocks form clusters
+_CLUSTERS = (9, 0)  # oldest compute capability with clusters
 
 
 def check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
@@ -52,7 +52,7 @@ def _pair_hint(language: LanguageFacts) -> str:
 
 
 def _misfit_of_block(block: Sequence[str], decl: KernelDecl) -> str:
-    """Return why the source takes no such block, or an empty text."""
+    """Return why the source does not accept a block, or an empty string."""
     if not all(text.isdigit() for text in block):
         return ""
     given = (*map(int, block), 1, 1)[:3]
@@ -100,7 +100,7 @@ def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None
 def check_clusters(
     kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report
 ) -> None:
-    """Report targets without clusters if launches use them."""
+    """Report targets without clusters if launches use clusters."""
     size = math.prod(kernel.launch.cluster or decl.cluster)
     older = dict.fromkeys(
         str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS
@@ -121,7 +121,7 @@ def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
         arch = ARCHS.get(job.target.cc)
         with contextlib.suppress(
             ExpressionError
-        ):  # one that reads arguments is checked at the launch
+        ):  # an expression over arguments is checked at the launch
             wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.constants))
             if (
                 job.target.kind is TargetKind.CUBIN

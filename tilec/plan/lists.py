@@ -1,4 +1,4 @@
-"""Lists of arrays: parameters of a tile kernel that are tuples, as one parameter for each array."""
+"""Expand a list of arrays (a tuple parameter of a tile kernel) to one parameter per array."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ArrayList:
     """A list of arrays.
 
     Attributes:
-        name: of the parameter.
-        counts: how many arrays it may have, ascending.
-        axis: what says how many; empty for one number.
+        name: name of the parameter.
+        counts: possible numbers of arrays, ascending.
+        axis: axis that gives the number; empty for a fixed number.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ArrayList:
         return tuple(item_name(self.name, index) for index in range(self.most))
 
     def absent(self, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:
-        """Return the arrays that the list does not have at a point of the matrix."""
+        """Return the names of arrays that the list lacks at a point of the matrix."""
         count = axes.get(self.axis, self.most)
         return self.items[count:] if isinstance(count, int) else ()
 
@@ -47,8 +47,9 @@ class ArrayList:
 def with_lists(
     kernel: Kernel, decl: KernelDecl, report: Report
 ) -> tuple[Kernel, KernelDecl, tuple[ArrayList, ...]]:
-    """Return kernel and declaration with a parameter `a_0`, `a_1`, … for each array of a list `a`,
-    and the lists.
+    """Return kernel and declaration with a parameter for each array of a list, and the lists.
+
+    The arrays of a list `a` are named `a_0`, `a_1`, ….
     """
     lists = {
         table.name: ArrayList(
@@ -74,7 +75,7 @@ def with_lists(
     ]
     params = tuple(_with_items(decl.params, lists))
     each = [_of_each(text, lists) for text in kernel.launch.requires]
-    # The manifest's conditions keep their places, by which problems are located.
+    # The manifest's conditions keep their indices, which locate problems.
     requires = (*(texts[0] for texts in each), *(text for texts in each for text in texts[1:]))
     kernel = dataclasses.replace(
         kernel,
@@ -87,7 +88,7 @@ def with_lists(
 
 
 def _with_items(params: Iterable[ParamDecl], lists: Mapping[str, ArrayList]) -> Iterator[ParamDecl]:
-    """Yield the parameters, in place of each list those of its arrays."""
+    """Yield the parameters, with those of the arrays in place of each list."""
     for param in params:
         if param.name in lists:
             for name in lists[param.name].items:
@@ -97,7 +98,7 @@ def _with_items(params: Iterable[ParamDecl], lists: Mapping[str, ArrayList]) -> 
 
 
 def _of_each(text: str, lists: Mapping[str, ArrayList]) -> Sequence[str]:
-    """Return a condition that names lists as one for each place in them."""
+    """Return a condition that names lists as one condition for each index of an array."""
     named = sorted(expr.parse(text).names & lists.keys())
     if not named:
         return [text]
@@ -108,7 +109,7 @@ def _of_each(text: str, lists: Mapping[str, ArrayList]) -> Sequence[str]:
 
 
 def in_manifest(kernel: Kernel, report: Report) -> Report:
-    """Return what reports problems of a kernel's conditions for the first arrays of lists alone."""
+    """Return a report that drops problems of conditions for all but the first arrays of lists."""
     count = len(kernel.launch.requires)
 
     def report_once(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
@@ -121,7 +122,7 @@ def in_manifest(kernel: Kernel, report: Report) -> Report:
 
 
 def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> None:
-    """Report cases whose lists have another number of arrays than is built, or than they say."""
+    """Report cases whose lists have a number of arrays that is not built, or not in their axes."""
     for case in kernel.cases:
         path = ("kernel", kernel.name, "case", case.name, "inputs")
         given = {item.name for item in case.inputs}
@@ -129,7 +130,7 @@ def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> 
         for one in lists:
             count = sum(name in given for name in one.items)
             if not one.axis or not count:
-                continue  # arrays that lack are reported
+                continue  # another check reports missing arrays
             if count not in one.counts or not given.issuperset(one.items[:count]):
                 wanted = " or ".join(map(str, one.counts))
                 names = f"{one.items[0]}, {item_name(one.name, 1)}, …"
@@ -140,7 +141,7 @@ def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> 
 
 
 def with_optional(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Param, ...]:
-    """Return the parameters; arrays that shorter lists do not have may be None."""
+    """Return the parameters; arrays that shorter lists lack become optional."""
     extra = {name for one in lists for name in one.items[one.counts[0] :]}
     return tuple(
         dataclasses.replace(param, optional=True) if param.name in extra else param
@@ -149,7 +150,7 @@ def with_optional(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[
 
 
 def list_params(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[ListParam, ...]:
-    """Return the lists as the bundle's index has them; those that were reported are left out."""
+    """Return the lists for the bundle index, without those that have a problem."""
     indices = {param.name: index for index, param in enumerate(params)}
     return tuple(
         ListParam(name=one.name, first=indices[one.items[0]], most=one.most, axis=one.axis)
@@ -159,13 +160,13 @@ def list_params(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Li
 
 
 def _counts(kernel: Kernel, decl: KernelDecl, table: ParamTable, report: Report) -> tuple[int, ...]:
-    """Return how many arrays a list may have; nothing where it cannot be told, which is reported."""
+    """Return the possible numbers of arrays of a list; report a problem and return () if none."""
     path = ("kernel", kernel.name, "params", table.name, "list")
     if kernel.language != "tile" or decl.safety is not None or decl.template:
         report("lists of arrays are parameters of cuTile Python kernels alone", path)
         return ()
     if table.name not in [param.name for param in decl.params]:
-        return ()  # the parameter itself is reported
+        return ()  # another check reports the unknown parameter
     if not isinstance(table.list, str):
         return (table.list,) if table.list else ()
     values = dict(kernel.matrix.axes).get(table.list)

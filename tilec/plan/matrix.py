@@ -1,4 +1,4 @@
-"""Matrix and assumption sets to variants with ids."""
+"""Expand matrix and assumption sets to variants with ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilec.plan.points import Point, Report, derived_at, points_of
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
-# A set of assumptions: its part of the variant's id, and the facts.
+# A set of assumptions: its label in the variant's id, and the facts.
 Labelled = tuple[str, tuple[Assumption, ...]]
 
 
@@ -32,11 +32,10 @@ def expand(
 
     Args:
         kernel: the manifest's table.
-        params: the resolved parameters (ranks are needed for the facts).
-        report: takes a problem's text and key path; variants are still returned where they make
-            sense.
-        unresolved: names of parameters that were reported already.
-        lists: of arrays. A variant is for lists of one length, which its axes say.
+        params: the resolved parameters; the facts need their ranks.
+        report: collects problems; variants are still returned if they make sense.
+        unresolved: names of parameters with a reported problem.
+        lists: lists of arrays; the axes of a variant fix their lengths.
     """
     points = tuple(points_of(kernel, report))
     listed = {name for one in lists for name in one.items}
@@ -78,7 +77,7 @@ def expand(
 
 
 def _divides_by_axes(kernel: Kernel) -> bool:
-    """Return whether an assumption has the value of an axis as a divisor."""
+    """Return whether a divisor of an assumption is the value of an axis."""
     return any(
         isinstance(divisor, str)
         for assume in kernel.assume
@@ -88,7 +87,7 @@ def _divides_by_axes(kernel: Kernel) -> bool:
 
 
 def _repeated(ids: Iterable[str]) -> str:
-    """Return the first id that repeats one before it, or an empty text."""
+    """Return the first repeated id, or an empty string."""
     seen: set[str] = set()
     for each in ids:
         if each in seen:
@@ -104,7 +103,7 @@ def _variant_id(kernel: str, point: Point, label: str) -> str:
             parts.append(_UNSAFE.sub("_", value))
             continue
         shown = int(value) if isinstance(value, bool) else value
-        # BLOCK_M1=32: the axis M1, or M with 132, would be read out of BLOCK_M132.
+        # BLOCK_M132 could be BLOCK_M = 132 or BLOCK_M1 = 32, so the latter is BLOCK_M1=32.
         parts.append(f"{name}{'=' if name[-1].isdigit() or shown == '' else ''}{shown}")
     if label:
         parts.append(label)
@@ -147,9 +146,10 @@ def assumption_sets(
 def with_absent(
     sets: Sequence[Labelled], optional: Sequence[str], without: Sequence[str]
 ) -> Iterator[Labelled]:
-    """Yield each set with every choice of optional tensors that are None; those of `without` are.
+    """Yield each set with every choice of optional tensors that are None.
 
-    The choice with all tensors given comes first. Of a tensor that is None nothing else is known.
+    Tensors of `without` are always None. The choice with all optional tensors present comes first.
+    Other facts about a tensor that is None are dropped.
     """
     for missing in (
         chosen
@@ -159,7 +159,7 @@ def with_absent(
         seen = set()
         for label, facts in sets:
             left = tuple(fact for fact in facts if fact.param not in (*missing, *without))
-            if left in seen:  # sets that differ in what is not there
+            if left in seen:  # the sets differ in dropped facts only
                 continue
             seen.add(left)
             names = [label, *(f"no_{name}" for name in missing)]
@@ -185,7 +185,7 @@ def _label(assume: AssumeSet) -> str:
 def _divisible(
     kernel: str, index: int, assume: AssumeSet, point: Point, report: Report
 ) -> dict[str, tuple[int, ...]]:
-    """Return divisors at a point, with the values of axes."""
+    """Return the divisors of each parameter at a point, with axes replaced by their values."""
     axes = dict(point)
     resolved: dict[str, tuple[int, ...]] = {}
     for param, divisors in assume.divisible:
@@ -247,7 +247,10 @@ def _facts(
 def _named(
     assume: AssumeSet, divisible: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[tuple[str | int, ...], str, int | None]]:
-    """Yield where a set names a tensor: key path, name, and number of values if one per dimension."""
+    """Yield key path and name of each tensor in a set, and its number of values or None.
+
+    The number is None if the key does not have one value per dimension.
+    """
     for key, pairs in (
         ("divisible", divisible.items()),
         ("stride", assume.stride),
@@ -261,7 +264,7 @@ def _named(
 
 
 def _fact(param: Param, assume: AssumeSet, shape: tuple[int, ...]) -> Assumption:
-    """Return the facts of a set about one tensor, whose extents have the divisors `shape`."""
+    """Return the facts of a set about one tensor; `shape` are the divisors of its extents."""
     aligned, extents = dict(assume.aligned), dict(assume.extent)
     contiguous = not {param.name, ""}.isdisjoint(assume.contiguous)
     return Assumption(
@@ -271,13 +274,13 @@ def _fact(param: Param, assume: AssumeSet, shape: tuple[int, ...]) -> Assumption
         or _implied_strides(shape, param, contiguous=contiguous),
         align=aligned.get(param.name, aligned.get("", 1)),
         extent=extents.get(param.name, ()),
-        # A parameter that has to be contiguous in any case is no news.
+        # For a parameter that is always contiguous, the fact adds nothing.
         contiguous=contiguous and param.stride is not None,
     )
 
 
 def _contradiction(param: Param, fact: Assumption) -> str:
-    """Return why no tensor has all these facts, or an empty text."""
+    """Return why no tensor can have all these facts, or an empty string."""
     stride, extent = fact.stride, fact.extent
     dense = Assumption(param=param.name, extent=extent, contiguous=True)
     given = param.stride or ()
@@ -316,10 +319,7 @@ def _contradiction(param: Param, fact: Assumption) -> str:
 
 
 def _implied_strides(shape: tuple[int, ...], param: Param, *, contiguous: bool) -> tuple[int, ...]:
-    """Return divisors of strides that are not fixed, as a contiguous tensor has them.
-
-    Each is the divisor of the innermost extent.
-    """
+    """Return the divisors of free strides in a contiguous tensor: that of the innermost extent."""
     if not shape or len(shape) < 2:
         return ()
     fixed = param.stride or (*(None,) * (len(shape) - 1), 1)

@@ -1,4 +1,4 @@
-"""Kernels as operators: what their calls allocate, and whose gradients another kernel computes."""
+"""Plan kernels as operators: the outputs that calls allocate, and the backward kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Path = tuple[str | int, ...]
 def operator_of(
     kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report
 ) -> OperatorInfo | None:
-    """Return the operator of a kernel, without its backward; None where it is none."""
+    """Return the operator of a kernel, without its backward, or None if it is no operator."""
     if kernel.op is None:
         return None
     path: Path = ("kernel", kernel.name, "op")
@@ -58,18 +58,19 @@ def operator_of(
 
 
 def _named(kernel: Kernel) -> set[str]:
-    """Return the names of the parameters that a call allocates."""
+    """Return the names of the outputs that a call allocates."""
     return {output.name for output in kernel.op.outputs} if kernel.op is not None else set()
 
 
 def _is_given(param: Param) -> bool:
-    """Return whether a parameter is a tensor of every call."""
+    """Return whether a parameter is a tensor that every call passes."""
     return param.kind is ParamKind.TENSOR and not param.optional
 
 
 def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report: Report) -> bool:
-    """Return whether what a call allocates are tensors that the kernel writes, and report others;
-    `read` are those that it reads before.
+    """Return whether all allocated outputs are tensors that the kernel writes; report the others.
+
+    `read` are the parameters that the kernel reads before it writes them.
     """
     by_name = {param.name: param for param in params}
     sound = True
@@ -98,7 +99,7 @@ def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report
 def _output(
     kernel: Kernel, table: OpOutput, param: Param, params: Sequence[Param], report: Report
 ) -> OutputInfo:
-    """Return an output as the index has it, and report what is wrong with it."""
+    """Return an output for the bundle index, and report its problems."""
     path: Path = ("kernel", kernel.name, "op", "outputs", table.name)
     allocated = _named(kernel)
     inputs = {each.name: each for each in params if each.name not in allocated}
@@ -122,7 +123,7 @@ def _output(
 
 
 def _unlike(like: str, param: Param, tensors: Mapping[str, Param], allocated: set[str]) -> str:
-    """Return why an output cannot have the shape of `like`, or an empty text."""
+    """Return why an output cannot have the shape of `like`, or an empty string."""
     if like == param.name:
         return (
             f"{like} is the output itself: an operator that reads and writes {like} takes it from the caller "
@@ -144,7 +145,7 @@ def _not_inferred(
     inputs: Mapping[str, Param],
     allocated: set[str],
 ) -> str:
-    """Return why an extent cannot be inferred from the inputs, or an empty text."""
+    """Return why an extent cannot be inferred from the inputs, or an empty string."""
     axes = dict(kernel.matrix.axes)
     try:
         parsed = expr.parse(text)
@@ -170,13 +171,13 @@ def _not_inferred(
 def _dtype(
     kernel: Kernel, table: OpOutput, param: Param, tensors: Mapping[str, Param]
 ) -> tuple[str, str]:
-    """Return an output's dtype as the index has it, and what is wrong with it."""
+    """Return an output's dtype for the bundle index, and its problem or an empty string."""
     dtype = table.dtype or param.dtype
     if dtype in DTYPES:
         allocated = {dtype}
     else:
         name = dtype.removesuffix(".dtype")
-        if name == dtype:  # an axis: the dtype is that of an input
+        if name == dtype:  # an axis: take the dtype of an input that has the same axis
             ordered = sorted(tensors.values(), key=lambda each: each.name != table.like)
             name = next((each.name for each in ordered if each.dtype == dtype), "")
             if not name:
@@ -210,7 +211,7 @@ def with_backward(
     others: Mapping[str, tuple[Kernel, KernelInfo]],
     report: Report,
 ) -> KernelInfo:
-    """Return a kernel's row with the backward of its operator, whose kernel is planned too."""
+    """Return a kernel's index entry with the backward of its operator."""
     table = kernel.op.backward if kernel.op is not None else None
     if table is None or info.op is None:
         return info
@@ -240,7 +241,7 @@ def with_backward(
 
 
 def _no_backward(name: str, others: Mapping[str, tuple[Kernel, KernelInfo]]) -> str:
-    """Return why a name stands for no operator that could be a backward, or an empty text."""
+    """Return why a name is no operator that can be a backward, or an empty string."""
     if name not in others:
         return f"there is no kernel {name!r}{suggest(name, list(others))}"
     if others[name][1].op is None:
@@ -251,7 +252,7 @@ def _no_backward(name: str, others: Mapping[str, tuple[Kernel, KernelInfo]]) -> 
 def _arguments(
     table: Backward, info: KernelInfo, other_info: KernelInfo, path: Path, report: Report
 ) -> tuple[tuple[str, str], ...]:
-    """Return what each parameter of the backward kernel stands for."""
+    """Return each parameter of the backward kernel with the forward value that it takes."""
     given, params = dict(table.args), {param.name for param in other_info.params}
     for name in given:
         if name not in params:
@@ -272,9 +273,7 @@ def _arguments(
 def _misfit(
     name: str, stands: str, forward: tuple[Kernel, KernelInfo], backward: tuple[Kernel, KernelInfo]
 ) -> str:
-    """Return why a parameter of the backward kernel cannot stand for what it does, or an empty
-    text.
-    """
+    """Return why a parameter of the backward kernel cannot take its value, or an empty string."""
     kernel, info = forward
     other, other_info = backward
     own = {param.name: param for param in info.params}
@@ -299,11 +298,13 @@ def _misfit(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Link:
-    """A parameter of the backward kernel, and the one of the forward kernel that it stands for.
+    """A parameter of the backward kernel, and its source: a parameter of the forward kernel.
 
     Attributes:
-        forward, backward: the kernels. source, param: their parameters.
-        stands: what the manifest writes for the source; gradient: whether for its gradient.
+        forward, backward: the kernels.
+        source, param: their parameters.
+        stands: name of the source, or of its gradient (`grad_x`), in the manifest.
+        gradient: whether it is the gradient of the source.
     """
 
     forward: KernelInfo
@@ -314,7 +315,7 @@ class _Link:
     gradient: bool
 
     def role_fault(self) -> str:
-        """Return why the backward cannot compute, read or write the parameter, or an empty text."""
+        """Return why the backward cannot compute, read or write the parameter, or ""."""
         name, owner = self.param.name, self.backward.name
         returned = self.param in self.backward.allocated
         computed = self.gradient and self.source not in self.forward.allocated
@@ -327,7 +328,7 @@ class _Link:
         return ""
 
     def value_fault(self, given: set[str], taken: set[str]) -> str:
-        """Return why the parameter does not take the source's values, or an empty text.
+        """Return why the parameter does not accept the source's values, or an empty string.
 
         Args:
             given: dtypes that the source may have.
@@ -349,7 +350,7 @@ class _Link:
 
 
 def _no_gradient(source: Param, dtypes: set[str]) -> str:
-    """Return why a parameter has no gradient, or an empty text."""
+    """Return why a parameter has no gradient, or an empty string."""
     if source.kind is not ParamKind.TENSOR:
         return f"{source.name} is a number, and gradients are of tensors"
     whole = {dtype for dtype in dtypes if dtype in DTYPES and DTYPES[dtype].kind != "float"}

@@ -1,4 +1,4 @@
-"""What manifest and source say of a kernel's parameters, as one signature."""
+"""Resolve a kernel's parameters from manifest and source to one signature."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tilec_runtime.model.tensormap import ALIGN, GRANULE, MOST_RANK, SIZE
 
 
 def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object]) -> str:
-    """Return what is wrong with a descriptor's box at a point, or an empty text.
+    """Return the problem of a tensor descriptor's box at a point, or an empty string.
 
-    A compiler would find it for each image only.
+    Otherwise a compiler would report it again for each image.
     """
     name, box = expr.parse_box(text)
     param = params.get(name)
@@ -52,9 +52,9 @@ KIND = "slice"
 
 
 def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """Return the kernel with each slice as a tensor and as two of the `args`.
+    """Return the kernel with each slice as a tensor parameter and two entries of `args`.
 
-    A slice is an array passed as its address and its number of elements.
+    A slice is an array that is passed as its address and its number of elements.
     """
     sliced = [table.name for table in kernel.params if table.kind == KIND]
     if not sliced:
@@ -63,7 +63,7 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     kernel = dataclasses.replace(kernel, params=written)
     if (
         kernel.language == "simt" or kernel.args is not None
-    ):  # SIMT Python has slices itself; `args` say what is passed
+    ):  # SIMT Python has slices of its own; given `args` list the arguments already
         return kernel
     axes = dict(kernel.matrix.axes)
     declared = [param for param in decl.params if param.given and param.name not in axes]
@@ -96,7 +96,7 @@ def _as_tensor(table: ParamTable) -> ParamTable:
 def _counts(param: ParamDecl) -> bool:
     """Return whether a parameter can be a number of elements.
 
-    Compiled code may say no more of it than its size.
+    Compiled code may declare nothing but its size.
     """
     row = DTYPES.get(param.dtype)
     return (
@@ -118,7 +118,7 @@ def suggest(name: str, known: Sequence[str]) -> str:
 
 
 def misspelt_axis(name: str, axes: Iterable[str], decl: KernelDecl) -> str:
-    """Return a did-you-mean, where a near name in the matrix is none of the source."""
+    """Return a did-you-mean for an axis of the source, from axes that the source lacks."""
     known = {*(p.name for p in decl.params), *(use.name for use in decl.axes)}
     near = nearest(name, [axis for axis in axes if axis not in known])
     return f"; did you mean it by {near!r}" if near else ""
@@ -139,7 +139,7 @@ class Resolver:
         self.axes: Mapping[str, tuple[object, ...]] = dict(kernel.matrix.axes)
         self.tables: Mapping[str, ParamTable] = {table.name: table for table in kernel.params}
         self.template = decl.bound(cut(kernel.symbol)[1] or ())
-        self.unresolved: set[str] = set()  # parameters that were reported: other checks let them be
+        self.unresolved: set[str] = set()  # parameters with a problem; other checks skip them
 
     def params(self) -> tuple[Param, ...]:
         """Return the launcher's parameters in order."""
@@ -170,7 +170,7 @@ class Resolver:
         for name, decl in zip(passed, declared, strict=True):
             if name in self.tables or (name == decl.name and name not in self.axes):
                 source.setdefault(name, decl)
-        # What params name has their order; where args name more, theirs is that of the launcher.
+        # The launcher's order is that of `params`, or of `args` if these name more parameters.
         more = [name for name in source if name not in self.tables]
         names = dict.fromkeys((*source, *self.tables) if more else self.tables)
         for index, entry in enumerate(parsed):
@@ -291,7 +291,7 @@ class Resolver:
         facts = (table.rank, table.out, table.stride, table.contiguous)
         if any(fact is not None for fact in (*facts, table.divisible, table.aligned)):
             return True
-        # Machine code without names does not say what it writes: each parameter counts as written.
+        # Machine code without names marks each parameter as written, since stores are unknown.
         written = decl is not None and decl.out and self.decl.named
         if table.optional or written or (decl is not None and decl.rank >= 0):
             return True
@@ -339,9 +339,9 @@ class Resolver:
         return None
 
     def _uses_stride(self, name: str) -> bool:
-        """Return whether the kernel gets the strides of a tensor.
+        """Return whether `args` pass strides of a tensor.
 
-        Such a kernel takes any strides; all others read a C-contiguous tensor.
+        Such a kernel accepts any strides; all others read a C-contiguous tensor.
         """
         return any(
             (name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ()
@@ -349,13 +349,13 @@ class Resolver:
 
 
 def passed_name(entry: expr.Expr) -> str:
-    """Return the parameter that an entry of `args` passes as it is, or an empty text."""
+    """Return the parameter that an entry of `args` passes unchanged, or an empty string."""
     name = entry.text.strip().removesuffix(".ptr")
     return name if name in entry.names else ""
 
 
 def _offsets(decl: ParamDecl) -> str:
-    """Return how a Triton kernel reads a described tensor."""
+    """Return a description of how a Triton kernel reads a tensor descriptor."""
     return f"tiles of {decl.name} at {decl.rank} offset{'' if decl.rank == 1 else 's'}"
 
 
@@ -366,9 +366,9 @@ def abi_of_args(
     axes: Mapping[str, object],
     report: Report,
 ) -> tuple[AbiSlot, ...]:
-    """Return the ABI that `args` describes at one point of the matrix.
+    """Return the arguments of the entry point by `args`, at one point of the matrix.
 
-    Dtype axes differ from point to point.
+    The types may differ between points with other values of dtype axes.
     """
     by_name = {p.name: p for p in params}
     declared = [p for p in decl.params if p.given]
@@ -391,7 +391,7 @@ def _slot(
     axes: Mapping[str, object],
     language: str,
 ) -> tuple[AbiSlot | None, str]:
-    """Return the slot of one of the `args`, and why it does not fit its parameter in the source."""
+    """Return the slot of an entry of `args`, and its contradiction to the source or ""."""
     kind, parsed = expr.parse_abi(text)
     name = parsed.text.strip()
     param = params.get(name)
@@ -425,7 +425,7 @@ def _slot(
 
 
 def _no_address(text: str, source: ParamDecl, language: str) -> str:
-    """Return why the source takes no address for a parameter, or an empty text."""
+    """Return why the source accepts no address for a parameter, or an empty string."""
     if language == "triton" and source.rank >= 0:
         return f"{text!r} is an address, and the source takes {_offsets(source)}: {DESCRIBED}"
     if source.type and source.kind != "tensor":

@@ -1,4 +1,4 @@
-"""Plans one kernel after the other: its variants, its jobs and its row of the index."""
+"""Plan kernels one by one: variants, jobs and index entries."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ from tilec_runtime.model.table import DispatchRule, TuningTable
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedKernel:
-    """A kernel with its index row to be, and its jobs by variant, then target.
+    """A planned kernel.
 
     Attributes:
-        space: digest of what there is to choose from, for tuning records.
+        info: its entry in the bundle index.
+        jobs: its jobs, by variant, then target.
+        manifest: its table in the manifest, completed by the source.
+        space: digest of points, assumption sets and hints, for tuning records.
     """
 
     info: KernelInfo
@@ -52,11 +55,12 @@ class PlannedKernel:
 
 
 class Planner:
-    """Plans the kernels of a manifest one by one, and collects what they share.
+    """Plans the kernels of a manifest one by one.
 
     Attributes:
-        problems: each once, as several variants may have one in common.
-        offered: jobs that there would be without `--select`. remarks: notes on tuning files.
+        problems: problems of all kernels, each once, since variants may share one.
+        offered: jobs without `--select`.
+        remarks: notes of frontends and on tuning files.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class Planner:
         language: LanguageFacts,
         tuned: Tuned | None,
     ) -> PlannedKernel:
-        """Plan a kernel. Its jobs mean nothing if problems were reported."""
+        """Plan a kernel; its jobs are meaningless if problems were reported."""
         report = self.report
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         kernel = with_derived(with_configs(kernel, decl, report), report)
@@ -136,18 +140,17 @@ class Planner:
         return PlannedKernel(info=info, jobs=jobs, manifest=kernel, space=space)
 
     def _note_overrides(self, kernel: Kernel, variants: Iterable[Variant], reach: Reach) -> None:
-        """Count overrides of variants that are not built: a tuning table may leave them out."""
+        """Mark overrides of unbuilt variants as used: a tuning table may leave variants out."""
         for variant, target in itertools.product(variants, reach.targets):
             self.selection.hints(kernel, variant.id, target)
 
     def _check_targets(
         self, kernel: Kernel, variants: Sequence[Variant], reach: Reach, language: LanguageFacts
     ) -> None:
-        """Report selected targets that the language cannot make, and a kernel without a target."""
+        """Report selected targets that the language refuses, and a kernel without a target."""
         selection, path = self.selection, ("kernel", kernel.name)
         for variant, (target, reason) in itertools.product(variants, reach.refused.items()):
-            # An override or `--select` may keep a kernel from a target that its language cannot
-            # make.
+            # An override or `--select` may exclude a target that the language refuses.
             if selection.allows(variant.id, target) and selection.takes(
                 kernel.name, variant.id, target
             ):
@@ -164,16 +167,14 @@ class Planner:
         language: LanguageFacts,
     ) -> Iterator[Job]:
         """Yield the selected jobs of a variant."""
-        if (
-            kernel.args is not None
-        ):  # variants differ in what `args` packs where it packs dtype axes
+        if kernel.args is not None:  # with dtype axes in `args`, variants pack different types
             spec = dataclasses.replace(
                 spec,
                 abi=abi_of_args(
                     kernel, spec.decl, spec.params, dict(variant.constants), self.report
                 ),
             )
-        # Hints that are axes of the matrix are the variant's identity, so nothing overrides them.
+        # A hint that is an axis of the matrix is part of the variant's id: nothing overrides it.
         axes = {
             name: value
             for name, value in variant.axes
@@ -202,8 +203,8 @@ class Planner:
     ) -> tuple[tuple[Variant, ...], TuningTable | None]:
         """Return the variants to build and the tuning table to ship.
 
-        A kernel that names a tuning file has a table in any case: launches then choose by their
-        arguments, whether or not the default fits.
+        A kernel that names a tuning file always has a table, if only an empty one: launches then
+        choose by their arguments, even if the default does not fit.
         """
         empty = TuningTable(source=kernel.table, sizes=(), devices=()) if kernel.table else None
         if tuned is None:
@@ -281,14 +282,15 @@ def _info(
 def _built_axes(
     kernel: Kernel, variants: Sequence[Variant]
 ) -> tuple[tuple[str, tuple[AxisValue, ...]], ...]:
-    """Return the axes that callers see, each with the values that variants have, in order."""
+    """Return the axes that callers see, with the values of built variants, in order."""
     derived = dict(kernel.let)
     listed = {name: values for name, values in kernel.matrix.axes if name not in derived}
     built: dict[str, dict[AxisValue, None]] = {name: {} for name in listed}
     for variant in variants:
         for name, value in variant.axes:
             built[name][value] = None
-    # Excluded points change which value is met first, and included ones bring values of their own.
+    # Keep the manifest's order of values: variants may lack the first points, and included points
+    # add values.
     return tuple(
         (name, tuple(v for v in dict.fromkeys((*values, *built[name])) if v in built[name]))
         for name, values in listed.items()

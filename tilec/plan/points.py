@@ -1,4 +1,4 @@
-"""Points of a matrix, with the derived axes at each."""
+"""Enumerate the points of a matrix, and evaluate derived axes at them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Point = tuple[tuple[str, AxisValue], ...]
 
 
 def axis_values(kernel: Kernel, name: str) -> list[AxisValue]:
-    """Return the values of an axis, with those of included points; nothing for another name."""
+    """Return the values of an axis, with those of included points; empty for another name."""
     included = [value for point in kernel.matrix.include for axis, value in point if axis == name]
     return [*dict(kernel.matrix.axes).get(name, ()), *included]
 
 
 class Report(Protocol):
-    """Collects a problem."""
+    """Collects problems."""
 
     def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
         """Collect a problem at a key path, and a column (from 1) inside its value if known."""
 
 
-# A name, or a text in quotes, which holds none.
+# A name, or a quoted string, whose words are no names.
 _NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[^\W\d]\w*""")
 
 
 def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     """Return the kernel with the configurations of its source as points of its matrix.
 
-    The first that agrees with the manifest's default completes it. An axis of the matrix takes the
-    place of one of the source.
+    The first configuration that agrees with the manifest's default completes the default. An axis
+    of the matrix replaces the same axis of the source.
     """
     matrix, path = kernel.matrix, ("kernel", kernel.name, "matrix")
     if not matrix.autotune:
@@ -141,7 +141,7 @@ def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[
 
 
 def is_for(kernel: Kernel, point: Point, target: Target) -> bool:
-    """Whether a point is built for a target: axes may have values of their own there."""
+    """Whether a point is built for a target: axes may have different values by target."""
     at = dict(point)
     for name, by_target in kernel.matrix.by_target:
         values = dict(by_target)
@@ -161,9 +161,9 @@ def for_targets(
 
 
 def with_derived(kernel: Kernel, report: Report) -> Kernel:
-    """Return the kernel with its derived axes among those of its matrix.
+    """Return the kernel with its derived axes added to its matrix, for checks.
 
-    Checks then treat them as the others: each has the values that it takes somewhere.
+    A derived axis has all values that it takes at any point.
     """
     if not kernel.let:
         return kernel
@@ -180,7 +180,7 @@ def derived_at(
 ) -> Iterator[tuple[str, AxisValue]]:
     """Yield the derived axes with their values at a point, in order.
 
-    Without `report`, the axes whose values do not follow from the point are left out.
+    An axis that cannot be evaluated ends the result with a report; without `report` it is skipped.
     """
     env = dict(point)
     for name, text in kernel.let:
@@ -203,7 +203,7 @@ def extent_faults(parsed: expr.Expr, ranks: Mapping[str, int]) -> Iterator[str]:
 
 
 def inlined(kernel: Kernel, text: str) -> str:
-    """Return an expression of launches, which know no derived axes: their formulas are in it."""
+    """Return a launch expression with derived axes replaced by their formulas."""
     formulas: dict[str, str] = {}
     for name, formula in kernel.let:
         formulas[name] = f"({filled(formula, formulas)})"
@@ -211,5 +211,5 @@ def inlined(kernel: Kernel, text: str) -> str:
 
 
 def filled(text: str, names: Mapping[str, object]) -> str:
-    """Return an expression with values or formulas in place of names."""
+    """Return an expression with names replaced by values or formulas."""
     return _NAME.sub(lambda match: str(names.get(match[0], match[0])), text) if names else text

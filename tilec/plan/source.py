@@ -1,4 +1,4 @@
-"""A source's own launch, safety and axes, joined with the manifest's."""
+"""Join the launch, safety facts and axes of a source with those of the manifest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
 
 
 def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """Return the kernel with the grid and the conditions that its source states."""
+    """Return the kernel with the grid, block and conditions of its source added."""
     launch = kernel.launch
     path = ("kernel", kernel.name, "launch", "grid")
     if decl.grid and launch.grid and not decl.grid_free:
@@ -55,10 +55,7 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
 
 
 def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
-    """Return conditions of the source on equal extents.
-
-    Those that the manifest requires otherwise are left out.
-    """
+    """Return the source's conditions on equal extents, without those already in the manifest."""
     ranks = {param.name: param.rank for param in decl.params}
     alike: Sequence[Alike] = decl.alike
     with contextlib.suppress(ExpressionError):  # the checks of the manifest report it
@@ -67,7 +64,7 @@ def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
 
 
 def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
-    """Return the declaration with the names of `params` where the code has none."""
+    """Return the declaration with the names of `params` if the code has none."""
     names = [table.name for table in kernel.params]
     if (
         decl.named
@@ -93,10 +90,7 @@ def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
 
 
 def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Return whether the matrix has every axis of the source, with possible values.
-
-    Problems are reported.
-    """
+    """Return whether the matrix has every axis of the source with valid values; report problems."""
     axes = dict(kernel.matrix.axes)
     tiles = (
         {extent for region in decl.safety.regions for extent in region.tile}
@@ -122,7 +116,7 @@ def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
 
 
 def _misuse(value: AxisValue, use: AxisUse, *, tile: bool) -> str:
-    """Return why an axis cannot have a value where the source uses it, or an empty text."""
+    """Return why a use in the source does not allow a value of an axis, or an empty string."""
     if use.dtype:
         if value in DTYPES:
             return ""
@@ -135,7 +129,7 @@ def _misuse(value: AxisValue, use: AxisUse, *, tile: bool) -> str:
 
 
 def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:
-    """Return what `checks = "deny"` refuses, at its place in the source."""
+    """Return diagnostics of accesses that `checks = "deny"` refuses, located in the source."""
     if kernel.checks and decl.safety is None:
         message = f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does"
         report(message, ("kernel", kernel.name, "checks"))
@@ -143,7 +137,7 @@ def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diag
         return ()
     prefixes = {
         "error": f'kernel {kernel.name!r} has checks = "deny": '
-    }  # notes say where a function was called
+    }  # notes are call sites, and stay unchanged
     return tuple(
         dataclasses.replace(
             diagnostic, message=prefixes.get(diagnostic.severity, "") + diagnostic.message
@@ -153,11 +147,12 @@ def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diag
 
 
 def unfollowed_note(kernel: Kernel, decl: KernelDecl) -> str:
-    """Return a note on loads that the proof does not follow, with the extents that no requirement
-    of the launch names; empty without any.
+    """Return a note on loads that the proof cannot follow, or an empty string.
+
+    The note lists the extents that no requirement of the launch names.
 
     Args:
-        kernel: with the requirements of its source.
+        kernel: the kernel, with the requirements of its source.
         decl: its declaration.
     """
     if kernel.checks == Checks.OFF.value:

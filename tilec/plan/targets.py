@@ -1,4 +1,4 @@
-"""Targets of a build, selected jobs, and the hints of each."""
+"""Resolve the targets of a build, the selected jobs, and the hints of each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tilec_runtime.model.suggest import nearest
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageFacts:
-    """What a frontend can make.
+    """The capabilities of a frontend.
 
     Attributes:
-        kinds: kinds of targets.
-        refuse: the reason where a target of these kinds cannot be made, else an empty text.
-        simt: whether the user says how many threads a block has.
-        hints: names of the compiler hints it takes.
+        kinds: kinds of targets that it compiles for.
+        refuse: returns why a target of these kinds is not supported, or an empty string.
+        simt: whether the manifest gives the threads of a block.
+        hints: names of the compiler hints that it accepts.
     """
 
     kinds: tuple[TargetKind, ...]
@@ -33,14 +33,14 @@ class LanguageFacts:
     hints: tuple[str, ...] = ()
 
     def of(self, decl: KernelDecl) -> LanguageFacts:
-        """Return the facts of one kernel, for which fewer targets may be possible."""
+        """Return the capabilities for one kernel, which may have fewer kinds of targets."""
         kinds = tuple(kind for kind in self.kinds if not decl.kinds or kind.value in decl.kinds)
         return dataclasses.replace(
             self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt
         )
 
     def reach(self, wanted: Iterable[Target]) -> Reach:
-        """Divide the wanted targets of these kinds by whether they can be made."""
+        """Divide the wanted targets of these kinds into supported and refused ones."""
         reasons = {target: self.refuse(target) for target in wanted if target.kind in self.kinds}
         return Reach(
             targets=[target for target, reason in reasons.items() if not reason],
@@ -53,7 +53,8 @@ class Reach:
     """The wanted targets that concern a kernel.
 
     Attributes:
-        targets: those that its frontend can make. refused: the others, with the reason.
+        targets: targets that its frontend supports.
+        refused: the other targets, with the reason.
     """
 
     targets: Sequence[Target]
@@ -94,7 +95,7 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
 
 
 def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target]) -> str:
-    """Return the problem of a kernel that no wanted target concerns."""
+    """Return the message about a kernel that no wanted target concerns."""
     kinds = " or ".join(
         {"cubin": "sm_*", "ptx": "compute_*", "ltoir": "lto_*", "tileir": "tileir"}[kind.value]
         for kind in language.kinds
@@ -111,11 +112,11 @@ class Selection:
         self._select = tuple((glob, _pattern(glob)) for glob in select)
         self._matched: set[str] = set()
         self._seen: dict[str, None] = {}
-        self.offered = 0  # jobs there would be without `--select`
+        self.offered = 0  # number of jobs without `--select`
         self.reached: set[int] = set()  # overrides that match a job
         self.hinted: dict[
             int, dict[str, None]
-        ] = {}  # languages of the jobs that each override's hints reached
+        ] = {}  # languages of the jobs that match an override with hints, by its index
 
     def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
         """Return the hints of a job: the manifest's, then those of each matching override."""
@@ -140,7 +141,7 @@ class Selection:
         return tuple(sorted(merged.items()))
 
     def allows(self, variant: str, target: Target) -> bool:
-        """Return whether the manifest has a job: no override's `targets` leaves it out."""
+        """Return whether overrides allow a target for a variant; the last match wins."""
         allowed: tuple[Target, ...] | None = None
         job = f"{variant}-{target}"
         for pattern, rule in self._overrides:
@@ -149,7 +150,7 @@ class Selection:
         return allowed is None or target in allowed
 
     def takes(self, kernel: str, variant: str, target: Target) -> bool:
-        """Return whether a job that the manifest has is selected."""
+        """Return whether a job of the manifest is selected, and count it."""
         self.offered += 1
         if not self._select:
             return True
@@ -159,7 +160,7 @@ class Selection:
         return bool(chosen)
 
     def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
-        """Return whether `--select` means a kernel, whatever its targets."""
+        """Return whether `--select` matches a kernel with any of the targets."""
         return not self._select or any(
             self._globs(kernel, v, t) for v, t in itertools.product(variants, targets)
         )
@@ -176,7 +177,7 @@ class Selection:
         """Refuse `--select` globs that match nothing.
 
         Raises:
-            UsageError: names the glob and what there is.
+            UsageError: names the first such glob.
         """
         for glob, _ in self._select:
             if glob not in self._matched:

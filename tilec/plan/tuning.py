@@ -1,4 +1,4 @@
-"""Tuning records in a build: whether they still hold, and which variants they ship."""
+"""Check whether tuning records are still valid in a build, and choose the variants to ship."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import Point, same_point
 
-# Of a tuning file, where a build of what is not shipped goes on without it: what a command that
-# runs kernels shows of its notes.
+# In notes on a tuning file that a build without shipping ignores; commands that run kernels show
+# only such notes.
 PASSED_OVER = "is passed over, a build would refuse it"
 
 
@@ -31,10 +31,10 @@ class Tuned:
     """A kernel's tuning file, and the kernel and tools that it is compared with.
 
     Attributes:
-        path: its name in the project.
-        record: what it says.
-        kernel_digest: of the kernel as it is now.
-        tools: of the kernel's language, as they are now.
+        path: path of the file in the project.
+        record: its contents.
+        kernel_digest: digest of the current kernel.
+        tools: current tools of the kernel's language.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Tuned:
     tools: tuple[ToolInfo, ...]
 
     def problem(self, where: str, message: str) -> Diagnostic:
-        """Return a problem at a place of the file."""
+        """Return a problem at the value `where` of the file."""
         return problem_at(self.path, where, message)
 
 
@@ -56,14 +56,14 @@ def check_record(
 ) -> Iterator[Diagnostic]:
     """Yield the reasons to refuse a record.
 
-    If the space changed, its points are not checked.
+    If the space of variants has changed, its points are not checked.
 
     Args:
         tuned: the record.
-        manifest: with the targets of images.
-        kernel: the manifest's table.
+        manifest: the manifest, whose targets a device's image must be among.
+        kernel: the kernel's table.
         params: the launcher's parameters.
-        variants: all that the matrix gives.
+        variants: all variants of the matrix.
     """
     record, again = (
         tuned.record,
@@ -157,7 +157,7 @@ def winners(
     """
     won = {
         entry.point for device in record.devices for entry in device.entries
-    }  # also of targets that are not built: sizes are the same
+    }  # including targets that are not built, so that all builds ship the same variants
     dtypes, default = _dtype_axes(params), dict(kernel.default)
     kept = {point for variant in variants if _same(point := variant.axes, won)}
     fallback: dict[Point, Point] = {}
@@ -179,7 +179,7 @@ def winners(
 
 
 def _same(point: Point, others: set[Point]) -> bool:
-    """Return whether a point is among others, whose axes may have another order."""
+    """Return whether a point is among others; the order of axes does not matter."""
     return any(len(point) == len(other) and same_point(point, dict(other)) for other in others)
 
 
@@ -188,7 +188,7 @@ def _dtype_axes(params: Sequence[Param]) -> set[str]:
 
 
 def misread(text: str, params: Sequence[Param]) -> str:
-    """Return why an expression is no size of a launch, or an empty text."""
+    """Return why an expression is no size of a launch, or an empty string."""
     tensors = {param.name: param.rank for param in params if param.kind is ParamKind.TENSOR}
     try:
         parsed = expr.parse(text, names=[param.name for param in params])
@@ -207,8 +207,9 @@ def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -
 
     Args:
         kernel: the manifest's table.
-        source: where its code is, with the language's options.
-        inputs: files that its compiles read; those of toolkits count as the toolchain's.
+        source: its source, with the language's options.
+        inputs: files that its compiles read; files of toolkits are left out, since the toolchain
+            covers them.
     """
     files = sorted((file.name, file.digest) for file in inputs if not file.name.startswith("<"))
     parts = (
@@ -228,9 +229,9 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
     """Return the digest of the points, assumption sets and hints to choose from.
 
     Args:
-        manifest: whose overrides may change hints.
-        kernel: the manifest's table.
-        variants: all that its matrix gives.
+        manifest: the manifest, whose overrides may change hints.
+        kernel: the kernel's table.
+        variants: all variants of its matrix.
     """
     points = sorted(((v.id, v.constants, v.assume) for v in variants), key=lambda point: point[0])
     ids = [kernel.name, *(variant.id for variant in variants)]
@@ -243,7 +244,7 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
 
 
 def cases_digest(kernel: Kernel) -> str:
-    """Return the digest of what candidates are measured with and compared to."""
+    """Return the digest of the cases that candidates are measured with and compared to."""
     parts = [
         (case.name, case.inputs, case.axes, case.reference, case.tolerance) for case in kernel.cases
     ]
@@ -255,7 +256,7 @@ def cases_digest(kernel: Kernel) -> str:
 def _plain(value: Any) -> Any:
     """Return a value as JSON, without fields at their defaults.
 
-    A field that a later tilec adds changes no digest.
+    A field that a later version of tilec adds thus changes no digest.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
