@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from tilec.frontends.tile import api
+from tilec.frontends.tile.errors import missing_hint
 from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tools.modules import LoadedModule
@@ -21,7 +22,7 @@ from tilec.frontends.tools.python_errors import (
     located,
     written_parameters,
 )
-from tilec.frontends.tools.undefined import undefined_names
+from tilec.frontends.tools.undefined import missing_attributes, undefined_names
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Location
 
@@ -74,7 +75,10 @@ def _declare(module: LoadedModule, name: str, value: object, function: FunctionT
     else:
         kernel, decl = declare_safe(module, name, value)
         made = TileKernel(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
-    refused = undefined_names(function, module.texts)
+    refused = (
+        *undefined_names(function, module.texts),
+        *missing_attributes(function, module.texts, ("cuda.tile", "tilec.lang"), missing_hint),
+    )
     return dataclasses.replace(made, decl=dataclasses.replace(made.decl, refused=refused))
 
 

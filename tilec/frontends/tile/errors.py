@@ -25,12 +25,24 @@ _ARRAY = re.compile(rf"\b(\w+)\[_tl_array: Array\[(\w+){_NESTED}\]{_NESTED}\]")
 
 _MEMORY = "tilec.lang has no memory operations: import cuda.tile as ct for those, on a tl.Ptr"
 # Names from other libraries, with the cuda.tile operation that replaces each.
-_WRITTEN_OUT = {
-    "sigmoid": "1 / (1 + ct.exp(-x))",
-    "silu": "x / (1 + ct.exp(-x))",
-    "relu": "ct.maximum(x, 0)",
-    "gelu": "0.5 * x * (1 + ct.tanh(0.7978846 * (x + 0.044715 * x * x * x)))",
-    "square": "x * x",
+_INSTEAD = {
+    "sigmoid": "write it out: 1 / (1 + ct.exp(-x))",
+    "silu": "write it out: x / (1 + ct.exp(-x))",
+    "relu": "write it out: ct.maximum(x, 0)",
+    "gelu": "write it out: 0.5 * x * (1 + ct.tanh(0.7978846 * (x + 0.044715 * x * x * x)))",
+    "square": "write it out: x * x",
+    "erf": (
+        "cuda.tile has no such operation: GELU by tanh is "
+        "0.5 * x * (1 + ct.tanh(0.7978846 * (x + 0.044715 * x * x * x)))"
+    ),
+    "dot": "ct.mma(a, b, accumulator) or ct.matmul(a, b)",
+    "num_programs": "ct.num_blocks(axis)",
+}
+_INSTEAD_OF_CT = {"program_id": "ct.bid(axis)"}
+_INSTEAD_OF_TL = {
+    "program_id": "the block's index is y.index, of an output y: tl.Mut",
+    "load": "an input x is loaded by x.load_tile_like(y) or x.load_tile(index, shape)",
+    "store": "y.store(tile) writes the block's tile of an output y: tl.Mut",
 }
 _HINTS = tuple(
     (re.compile(pattern, re.IGNORECASE), hint)
@@ -178,15 +190,24 @@ def _other_error(
     )
 
 
+def missing_hint(module: str, name: str) -> str:
+    """Return a hint for a name that `cuda.tile` or `tilec.lang` does not have."""
+    safe = module == "tilec.lang"
+    instead = (_INSTEAD_OF_TL if safe else _INSTEAD_OF_CT).get(name, "")
+    if instead:
+        return instead
+    if name in _INSTEAD:
+        return _INSTEAD[name].replace("ct.", "tl.") if safe else _INSTEAD[name]
+    if safe and hasattr(api.cuda_tile(), name):
+        return _MEMORY
+    names = dir(api.lang() if safe else api.cuda_tile())
+    return suggestion(name, [known for known in names if not known.startswith("_")])
+
+
 def _hint(message: str) -> str:
     unknown = re.search(r"Module '(cuda\.tile|tilec\.lang)' has no attribute '(\w+)'", message)
-    if unknown and unknown[2] in _WRITTEN_OUT:
-        return f"write it out: {_WRITTEN_OUT[unknown[2]]}"
     if unknown:
-        module = api.lang() if unknown[1] == "tilec.lang" else api.cuda_tile()
-        names = [name for name in dir(module) if not name.startswith("_")]
-        close = suggestion(unknown[2], names)
-        return close or (_MEMORY if unknown[1] == "tilec.lang" else "")
+        return missing_hint(unknown[1], unknown[2])
     for pattern, hint in _HINTS:
         found = pattern.search(message)
         if found:

@@ -1,14 +1,14 @@
-"""Find undefined names in the body of a Python kernel, without compiling it."""
+"""Find undefined names and attributes in the body of a Python kernel, without compiling it."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 import symtable
-from collections.abc import Iterator, Mapping
-from types import FunctionType
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import FunctionType, ModuleType
 
-from tilec.frontends.tools.python_errors import function_node, node_location
+from tilec.frontends.tools.python_errors import function_node, located, node_location
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.suggest import suggestion
 
@@ -40,6 +40,47 @@ def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[D
     return tuple(diagnostics.values())
 
 
+def missing_attributes(
+    function: FunctionType,
+    texts: Mapping[str, str],
+    modules: Collection[str],
+    hint: Callable[[str, str], str],
+) -> tuple[Diagnostic, ...]:
+    """Return a diagnostic at each use of an attribute that one of the modules does not have.
+
+    `hint` takes the names of the module and of the attribute.
+    """
+    file = function.__code__.co_filename
+    text = texts.get(file, "")
+    node = function_node(text, function.__code__.co_firstlineno)
+    if node is None:
+        return ()
+    table = _table(symtable.symtable(text, file, "exec"), node)
+    local = set() if table is None else set(_locals(table))
+    scope = {name: value for name, value in function.__globals__.items() if name not in local}
+    diagnostics = []
+    for use in (each for statement in node.body for each in ast.walk(statement)):
+        if not isinstance(use, ast.Attribute):
+            continue
+        module = _module(use.value, scope)
+        if module is None or module.__name__ not in modules or hasattr(module, use.attr):
+            continue
+        message = f"Module {module.__name__!r} has no attribute {use.attr!r}"
+        location = node_location(texts, file, use)[0]
+        diagnostics.append(located(texts, location, message, hint=hint(module.__name__, use.attr)))
+    return tuple(diagnostics)
+
+
+def _module(node: ast.expr, scope: Mapping[str, object]) -> ModuleType | None:
+    """Return the module that an expression names, or None."""
+    value = None
+    if isinstance(node, ast.Name):
+        value = scope.get(node.id)
+    elif isinstance(node, ast.Attribute):
+        value = getattr(_module(node.value, scope), node.attr, None)
+    return value if isinstance(value, ModuleType) else None
+
+
 def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Function | None:
     lines = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
     for child in table.get_children():
@@ -50,6 +91,15 @@ def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Funct
         if deeper is not None:
             return deeper
     return None
+
+
+def _locals(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that a function and its nested functions bind."""
+    for symbol in table.get_symbols():
+        if symbol.is_local():
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _locals(child)
 
 
 def _globals(table: symtable.SymbolTable) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import FunctionType
 
-from tilec.frontends.tools.undefined import undefined_names
+from tilec.frontends.tools.undefined import missing_attributes, undefined_names
 
 TEXT = """\
 SIZE = 4
@@ -30,3 +30,28 @@ def test_names_are_found_at_their_first_use() -> None:
         ("other is not defined", "k.py:7:28", ""),
     ]
     assert undefined_names(kernel, {}) == ()
+
+
+ATTRIBUTES = """\
+import math
+import os.path
+import numpy as np
+def kernel(y):
+    def inner(np):
+        return np.sinn(1)
+    y[0] = math.sinn(math.sin(y.sinn)) + os.path.joint(y) + np.sinn(y) + os.sinn
+"""
+
+
+def test_attributes_that_modules_do_not_have() -> None:
+    scope: dict[str, object] = {}
+    exec(compile(ATTRIBUTES, "k.py", "exec"), scope)
+    kernel = scope["kernel"]
+    assert isinstance(kernel, FunctionType)
+    found = missing_attributes(
+        kernel, {"k.py": ATTRIBUTES}, ("math", "numpy", "posixpath"), lambda *asked: str(asked)
+    )
+    assert [(d.message, str(d.location), d.hint) for d in found] == [
+        ("Module 'math' has no attribute 'sinn'", "k.py:7:12", "('math', 'sinn')"),
+        ("Module 'posixpath' has no attribute 'joint'", "k.py:7:42", "('posixpath', 'joint')"),
+    ]
