@@ -116,11 +116,21 @@ def _syntax(message: str, locator: Locator) -> ManifestError:
             f"{key} is given twice, first in line {first.line}: keep one of them", again, locator
         )
     hint = next((hint for start, hint in _SYNTAX_HINTS.items() if reason.startswith(start)), "")
+    if reason.startswith(_IN_A_KEY) and _breaks_inline_table(locator.text, location):
+        hint = "an inline table stays on one line: write a longer one as a table of its own, such as [kernel.NAME.params]"
     return _one(
         f"the TOML cannot be read: {reason[:1].lower()}{reason[1:]}", location, locator, hint=hint
     )
 
 
+def _breaks_inline_table(text: str, location: Location) -> bool:
+    """Whether a line ends here inside of an inline table, where its next key should stand."""
+    line = text.split("\n")[location.line - 1]
+    before, after = line[: location.column - 1].rstrip(), line[location.column - 1 :].lstrip()
+    return not before.endswith(("[", ".")) and after[:1] in ("", "#")
+
+
+_IN_A_KEY = ("Invalid initial character for a key part", "Unclosed inline table")
 _TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Cannot redefine", "Duplicate")
 _SYNTAX_HINTS = {
     "Invalid value": "text stands in quotes; true and false are written small",

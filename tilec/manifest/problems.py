@@ -13,6 +13,30 @@ from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
+_C_NAMES = {row.c: row.name for row in DTYPES.values()}
+_USUAL_NAMES = _C_NAMES | {
+    "single": "f32",
+    "fp32": "f32",
+    "fp64": "f64",
+    "half": "f16",
+    "fp16": "f16",
+    "bfloat": "bf16",
+    "char": "i8",
+    "byte": "u8",
+    "long": "i64",
+    "uint": "u32",
+    "unsigned": "u32",
+    "size_t": "u64",
+    "bool_": "bool",
+    "boolean": "bool",
+}
+
+
+def dtype_meant(text: object) -> str:
+    """Return tilec's name of the dtype that a name of C, NumPy, torch or Triton means, or the text."""
+    name = str(text).rpartition(".")[2].removesuffix("_t")
+    return _USUAL_NAMES.get(name, short_name(name))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
@@ -61,7 +85,8 @@ class Problems:
         at_key: bool = False,
     ) -> None:
         """Record an unknown word with the nearest known one, or all of them."""
-        near = did_you_mean(value, known)
+        meant = dtype_meant(value)
+        near = did_you_mean(meant if meant in DTYPES and meant in known else value, known)
         listed = f"; known are {', '.join(known)}" if known and len(known) <= 24 else ""
         self.add(path, f"unknown {noun} {value!r}{near or listed}", at_key=at_key)
 
@@ -189,9 +214,11 @@ class Scope:
         elif not any(
             value in DTYPES for value in self.axes[name]
         ):  # if only some are dtypes, the check of the axis reports the others
+            meant = dtype_meant(self.axes[name][0])
             self.problems.add(
                 path,
-                f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}",
+                f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}"
+                + (f"; did you mean {meant!r}" if meant in DTYPES else ""),
             )
 
     def expression(self, text: str, names: set[str] | Axes, path: Path) -> None:

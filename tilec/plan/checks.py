@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from tilec.manifest.problems import dtype_meant
 from tilec.manifest.types import Kernel
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -114,7 +115,7 @@ def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -
                     f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
                 )
                 path = ("kernel", kernel.name, "matrix", param.dtype)
-                report(message + suggest(str(value), list(DTYPES)), path)
+                report(message + suggest(dtype_meant(value), list(DTYPES)), path)
 
 
 def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:

@@ -208,6 +208,9 @@ def test_not_utf8(tmp_path: Path) -> None:
     )
 
 
+ONE_LINE = "  hint: an inline table stays on one line: write a longer one as a table of its own, such as [kernel.NAME.params]"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -217,6 +220,10 @@ def test_not_utf8(tmp_path: Path) -> None:
             "tilec.toml:2:8: error: the TOML cannot be read: invalid value\n    x = [1,, 2]\n           ^",
         ),
         ("a =", "tilec.toml:1:4: error: the TOML cannot be read: invalid value"),
+        ("a = {\n b = 1 }", ONE_LINE),
+        ("a = { b = 1, # more\n c = 2 }", ONE_LINE),
+        ("a = { b = 1\n}", ONE_LINE),
+        ("a.\nb = 1", "initial character for a key part\n    a.\n      ^"),
         (
             "[a\nb = 1",
             "tilec.toml:1:3: error: the TOML cannot be read: expected ']' at the end of a table declaration",
@@ -270,6 +277,37 @@ def test_languages_decide() -> None:
     )
     assert manifest.kernels[0].language == "other"
     assert manifest.frontends == (("other", (("level", 3),)),)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("float", "f32"),
+        ("double", "f64"),
+        ("half", "f16"),
+        ("__half", "f16"),
+        ("fp16", "f16"),
+        ("int", "i32"),
+        ("int64_t", "i64"),
+        ("long", "i64"),
+        ("short", "i16"),
+        ("char", "i8"),
+        ("boolean", "bool"),
+        ("f33", "f32"),
+    ],
+)
+@pytest.mark.parametrize("text", ['params.x.dtype = "{}"', 'matrix.T = ["f16", "{}"]'])
+def test_usual_names_of_dtypes_are_understood(name: str, meant: str, text: str) -> None:
+    told = refused(HEAD + '[kernel.add]\nsource = "k.py"\n' + text.format(name))
+    assert f"{name!r}; did you mean {meant!r}" in told
+
+
+def test_an_axis_of_usual_names_is_understood() -> None:
+    text = (
+        '[kernel.add]\nsource = "k.py"\nmatrix.T = ["torch.float", "half"]\nparams.x.dtype = "T"\n'
+    )
+    told = "axis T holds no dtypes but 'torch.float', 'half'; did you mean 'f32'"
+    assert told in refused(HEAD + text)
 
 
 def test_dtypes_have_numpys_names_too() -> None:
