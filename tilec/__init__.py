@@ -1,5 +1,3 @@
-"""Ahead-of-time GPU kernels for Python: one manifest, one multi-architecture bundle, typed
-launchers.
-"""
+"""Ahead-of-time GPU kernels for Python: one manifest, one bundle for all architectures."""
 
 __version__ = "0.1.0"

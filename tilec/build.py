@@ -1,4 +1,4 @@
-"""The whole pipeline on one page: load, declare, plan, compile, bundle, publish."""
+"""The build pipeline: load, declare, plan, compile, bundle, publish."""
 
 from __future__ import annotations
 
@@ -51,18 +51,20 @@ from tilec_runtime.model.kernel import BundleInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BuildResult:
-    """What a build did.
+    """The result of a build.
 
     Attributes:
-        outputs: what stands in the output directory now.
-        info: the bundle's index; None where nothing had to be done.
-        jobs, compiled, cached: how many jobs there are, were compiled, came from a cache.
-        remote: how many of the cached ones came from the remote cache.
-        usage: what the remote cache gave and took; None where there is none.
+        outputs: outputs that are now in the output directory.
+        info: the bundle index, or None if nothing was built.
+        jobs: number of jobs.
+        compiled: number of jobs that were compiled.
+        cached: number of jobs that came from a cache.
         seconds: wall time.
-        up_to_date: the outputs of the last build were still right.
-        warnings: of the compilers, each once.
-        notes: what was left out and why.
+        up_to_date: whether the outputs of the last build were valid.
+        warnings: warnings of the compilers, each once.
+        notes: notes on what the outputs lack, and why.
+        remote: number of cached jobs that came from the remote cache.
+        usage: traffic with the remote cache, or None without one.
     """
 
     outputs: tuple[Output, ...]
@@ -79,10 +81,13 @@ class BuildResult:
 
 
 def build(request: BuildRequest, observer: Observer) -> BuildResult:
-    """Build a project; on any failure its last good outputs stay as they are.
+    """Build a project; a failed build leaves the previous outputs unchanged.
 
     Raises:
-        ManifestError, ToolchainError, BuildError, OutputError: the exit code is the error's.
+        ManifestError: the manifest or a source has problems.
+        ToolchainError: a tool is missing, or does not match tilec.lock.
+        BuildError: a job failed.
+        OutputError: an output cannot be written.
     """
     started, started_ns = time.monotonic(), time.time_ns()
     project = project_of(request)
@@ -90,7 +95,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     cache = request.open_cache(observer.note)
     remote = _open_remote(request, project, cache, observer)
     with (
-        remote or contextlib.nullcontext(),  # left last: nobody waits for uploads with a lock
+        remote or contextlib.nullcontext(),  # exits last, to wait for uploads without the lock
         work.lock(observer.note),
         runner_of(project, request, cache, observer, work.spool, work.kept) as runner,
     ):
@@ -142,10 +147,10 @@ def _planned(
     runner: JobRunner,
     started_ns: int,
 ) -> _Build:
-    """Declare the sources, plan the jobs and make their keys.
+    """Declare the sources, plan the jobs and compute their cache keys.
 
     Raises:
-        ManifestError, ToolchainError, BuildError: the exit code is the error's.
+        ManifestError, ToolchainError, BuildError: see `build`.
     """
     declared = declare(project, runner, cache, fresh=request.force, select=request.select)
     lock = read_lock(Path(project.manifest.root))
@@ -175,10 +180,12 @@ def _planned(
 def _open_remote(
     request: BuildRequest, project: Project, cache: Cache, observer: Observer
 ) -> RemoteCache | None:
-    """Connect the cache with the remote one that the user or the manifest names, if any does.
+    """Connect the cache to the remote cache that the user or the manifest names.
+
+    Returns None without a remote cache.
 
     Raises:
-        UsageError: what the user says about it makes no sense.
+        UsageError: the user's settings are invalid.
     """
     if request.remote is None:
         return None
@@ -198,7 +205,7 @@ def _open_remote(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Build:
-    """A planned build: everything that decides whether it has work, and what it leaves behind."""
+    """A planned build: decides whether there is work, and writes outputs and records."""
 
     request: BuildRequest
     observer: Observer
@@ -221,8 +228,8 @@ class _Build:
     def fingerprint(self, images: Mapping[str, Pin]) -> str:
         """Return the digest of everything that the outputs depend on.
 
-        The images' digests are part of it where tilec.lock pins them, so that outputs with other
-        bytes are not up to date.
+        It includes the digests of images pinned in tilec.lock, so that outputs with other bytes are
+        not up to date.
         """
         states = [
             f"{k.key} {images[k.job.id].image}"
@@ -238,7 +245,7 @@ class _Build:
         return fingerprint(states, draft, self.emit, self.project.manifest, origin)
 
     def origin(self, *, settings: bool) -> Origin:
-        """Return the build's request for its provenance, with the manifest's settings or without."""
+        """Return the request as recorded in the provenance, on request with the job settings."""
         manifest, request = self.project.manifest, self.request
         text = request.manifest_text.encode()
         return Origin(
@@ -250,7 +257,7 @@ class _Build:
         )
 
     def unchanged_outputs(self) -> tuple[Output, ...] | None:
-        """Return the outputs of an earlier build if this one would write the same."""
+        """Return the outputs of the last build if this one would write the same, or None."""
         whole = not self.declared.unreadable and all(job.cacheable for job in self.plan.jobs)
         fills = self.cache.remote is not None and self.cache.remote.fills
         if self.request.force or not whole or fills:
@@ -261,10 +268,10 @@ class _Build:
         return last
 
     def require_pinned(self, built: Mapping[str, Pin]) -> None:
-        """With `locked`, refuse images of other bytes than the lock pins; note unpinned jobs.
+        """With `locked`, compare images with tilec.lock, and note jobs without a pin.
 
         Raises:
-            ToolchainError: images differ.
+            ToolchainError: an image has other bytes than pinned.
         """
         if not self.request.locked or self.request.outside:
             return
@@ -282,9 +289,9 @@ class _Build:
         """Write the outputs, and record them with the keys for `--explain`.
 
         Raises:
-            OutputError: an output cannot be written; then none was replaced.
+            OutputError: an output cannot be written; no output is replaced then.
         """
-        # Templates load slowly, and an up-to-date build writes nothing.
+        # Templates load slowly, and an up-to-date build does not need them.
         from tilec.package.publish import Publication, put_in_place, stage_outputs, uninterrupted
 
         publication = Publication(
@@ -310,7 +317,7 @@ class _Build:
         return outputs
 
     def finish(self, outputs: Sequence[Output], *, built: Mapping[str, Pin] | None) -> None:
-        """Renew tilec.lock and the stamp; a build that fails leaves both as they are."""
+        """Update tilec.lock and the stamp; a failed build changes neither."""
         if self.request.outside:
             return
         root_before: list[int] = []
@@ -326,10 +333,10 @@ class _Build:
         self._stamp(outputs, root_before)
 
     def _kept_pins(self) -> Callable[[str, str], bool]:
-        """Return a test whether a pin, by profile and job, that was not renewed is to be kept.
+        """Return a predicate over (profile, job): whether to keep a pin that was not renewed.
 
-        A build of everything for a target names all of its jobs. Of other targets and profiles,
-        the pins of kernels and profiles that the manifest still has are kept.
+        A whole build for a target has all of the target's jobs, so its other pins are dropped. Pins
+        of other targets and profiles are kept while the manifest has their kernel and profile.
         """
         manifest = self.project.manifest
         kernels = {kernel.name for kernel in manifest.kernels}
@@ -344,10 +351,13 @@ class _Build:
         return keep
 
     def _stamp(self, outputs: Sequence[Output], root_before: Sequence[int]) -> None:
-        """Let the next build see by file status that it has no work, where file status suffices."""
+        """Record file status, by which the next build sees that it has no work.
+
+        Nothing is recorded if file status does not suffice, as with tools outside of wheels.
+        """
         project, declared, request = self.project, self.declared, self.request
         manifest = project.manifest
-        # tilec's own code is looked at anyway.
+        # The stamp always covers tilec's own code.
         names = {
             file.name
             for files in declared.inputs.values()
@@ -401,7 +411,7 @@ class _Build:
 def _nothing_done(
     outputs: tuple[Output, ...], started: float, *, jobs: int, notes: tuple[str, ...] = ()
 ) -> BuildResult:
-    """Return the result of a build whose outputs are up to date, or that has none."""
+    """Return the result of a build that is up to date, or that has no jobs."""
     return BuildResult(
         outputs=outputs,
         info=None,
@@ -415,7 +425,7 @@ def _nothing_done(
 
 
 def _preload(emit: Sequence[str]) -> None:
-    """Load the templates while the last jobs are compiled."""
+    """Load the templates while the last jobs compile."""
     from tilec.package import publish, render
 
     if publish.HOLDS_PACKAGE.intersection(emit):

@@ -1,4 +1,4 @@
-"""The PEP 517 and PEP 660 build backend of kernel projects: `pip install .` builds their kernels.
+"""The PEP 517 and PEP 660 build backend of kernel projects: `pip install .` builds the kernels.
 
 A project names it in its pyproject.toml:
 
@@ -53,7 +53,7 @@ get_requires_for_build_sdist = get_requires_for_build_wheel
 def prepare_metadata_for_build_wheel(
     metadata_directory: str, config_settings: Settings = None
 ) -> str:
-    """Write the wheel's metadata without compiling anything; return its folder's name."""
+    """Write the wheel's metadata without compiling; return the name of its directory."""
     del config_settings
     manifest, requires = _project()
     files = metadata_files(manifest.package.info, licences_of(manifest), requires, {})
@@ -91,9 +91,9 @@ def build_wheel(
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Build the project and write a wheel that leads Python to the project's own output directory.
+    """Build the project; write a wheel that adds the project's output directory to sys.path.
 
-    Later builds replace the package there, so that programs import what was built last.
+    Programs then always import the package of the latest build. Returns the wheel's name.
     """
     del metadata_directory
     manifest, requires = _project()
@@ -109,7 +109,10 @@ def build_editable(
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
-    """Write the project's sources as a .tar.gz; return its name. Equal sources give equal bytes."""
+    """Write the project's sources as a .tar.gz; return its name.
+
+    Equal sources give equal bytes.
+    """
     del config_settings
     manifest, requires = _project()
     package, root = manifest.package.info, Path.cwd()
@@ -131,7 +134,7 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
 
 
 def _project() -> tuple[Manifest, tuple[str, ...]]:
-    """Read the project in the working directory: its manifest, and what its wheel requires.
+    """Return the manifest in the working directory, and the requirements of its wheel.
 
     Raises:
         TilecError: the manifest has problems, or pyproject.toml contradicts it.
@@ -160,8 +163,8 @@ def _built(settings: Settings) -> list[Path]:
     The compilers' messages go to standard error, which pip shows when a build fails.
 
     Raises:
-        UsageError: an option is none of the backend's.
-        SystemExit: the build failed, and said why.
+        UsageError: the backend has no such option.
+        SystemExit: the build failed; it has printed the reason.
     """
     options = []
     for name, value in (settings or {}).items():
@@ -183,8 +186,9 @@ def _built(settings: Settings) -> list[Path]:
 
 
 def _source_files(root: Path, manifest: Manifest) -> list[str]:
-    """Return the files of a source distribution: what git would commit, else all that is not hidden
-    or an output.
+    """Return the files of a source distribution.
+
+    These are the files that git would commit; without git, all but outputs and hidden files.
     """
     command = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"]
     try:

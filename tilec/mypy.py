@@ -1,5 +1,6 @@
-"""A plugin for mypy: `tl.Mut[T, (BM, BN)]` and its kin are types. In its configuration: `plugins =
-["tilec.mypy"]`.
+"""A mypy plugin that accepts annotations of kernels, such as `tl.Mut[T, (BM, BN)]`, as types.
+
+Enable it in mypy's configuration: `plugins = ["tilec.mypy"]`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from collections.abc import Callable
 from mypy.plugin import AnalyzeTypeContext, Plugin
 from mypy.types import Type
 
-# What stands in brackets says what a kernel is compiled for; a type checker needs to know nothing
-# of it.
+# Classes whose brackets hold compile-time facts (dtype, tile) that mypy can ignore.
 _CLASSES = frozenset(
     {
         "tilec.lang.arrays.Mut",
@@ -23,18 +23,16 @@ _CLASSES = frozenset(
 
 
 class KernelTypes(Plugin):
-    """Takes the classes that kernels' parameters are annotated with as they are, whatever is in
-    their brackets.
-    """
+    """Makes annotation classes of kernel parameters types, and ignores their brackets."""
 
     def get_type_analyze_hook(self, fullname: str) -> Callable[[AnalyzeTypeContext], Type] | None:
-        """What makes a type of one of the classes; None leaves a name to mypy."""
+        """Return the hook for one of the classes, or None for other names."""
         if fullname not in _CLASSES:
             return None
         return lambda context: context.api.named_type(fullname, [])
 
 
 def plugin(version: str) -> type[Plugin]:
-    """The plugin, for any version of mypy."""
+    """Return the plugin class, for any version of mypy."""
     del version
     return KernelTypes

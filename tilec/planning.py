@@ -1,4 +1,4 @@
-"""A request's project and plan: what a build, a check and `--list` have in common."""
+"""Make project and plan of a request, for builds, checks and `--list`."""
 
 from __future__ import annotations
 
@@ -35,27 +35,29 @@ class BuildRequest:
     """The options of a build.
 
     Attributes:
-        manifest_path: the tilec.toml; with `manifest_text` it is no file.
+        manifest_path: path of tilec.toml; with `manifest_text` the file is not read.
+        manifest_text: text of the manifest; empty to read the file.
         targets: names of targets or groups; empty takes the manifest's default.
-        select: globs over job ids; empty takes everything.
-        profile: profile's name.
-        workers: worker processes at most.
+        select: globs over job ids; empty selects everything.
+        profile: name of the profile.
+        workers: largest number of worker processes.
         scheduler: address of the Dask scheduler whose workers compile; empty for worker processes.
-        fallback: compile here the jobs that the scheduler's workers fail to do.
+        fallback: compile on this machine the jobs that fail on the scheduler's workers.
         emit: outputs to write; empty takes the manifest's `output.emit`.
-        cache_dir: directory of the cache, None for no cache.
-        cache_max: most bytes in the cache.
-        shared_cache: a cache that users share: gives the images that tilec.lock pins, and takes
-            compiled ones; None for none.
-        remote: the user's choice of a remote cache; None for none, whatever the manifest has.
-        search: places of tools.
+        cache_dir: directory of the cache, or None for no cache.
+        cache_max: largest number of bytes in the cache.
+        shared_cache: a cache that users share, or None: it gives the images that tilec.lock pins,
+            and stores compiled ones.
+        remote: the user's settings of a remote cache; None to ignore the manifest's too.
+        search: search settings for tools.
         force: compile everything again.
-        locked: refuse tools other than those in tilec.lock, and images of other bytes than it pins.
-        aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns, with all
-            variants. The project's outputs, tilec.lock and records stay as they are.
-        again: write all outputs below `.tilec/verify`, as they would be in the output directory. The
-            project stays as it is, as for a build aside.
-        lineinfo: keep source lines in the code of a build aside, whatever the profile says.
+        locked: refuse tools other than those in tilec.lock, and images with other bytes than
+            pinned.
+        aside: write only a bundle, in `.tilec/run`, of all variants of the kernels that a target
+            concerns; the project's outputs, tilec.lock and records stay unchanged.
+        again: write all outputs below `.tilec/verify`; the project stays unchanged as with
+            `aside`.
+        lineinfo: keep source lines in every profile.
     """
 
     manifest_path: Path
@@ -80,7 +82,7 @@ class BuildRequest:
 
     @property
     def outside(self) -> bool:
-        """Whether the project's outputs, tilec.lock and records stay as they are."""
+        """Whether the project's outputs, tilec.lock and records stay unchanged."""
         return self.aside or self.again
 
     def open_cache(self, note: Callable[[str], None]) -> Cache:
@@ -89,10 +91,10 @@ class BuildRequest:
 
 
 def project_of(request: BuildRequest) -> Project:
-    """Return the project of a build, as far as the build concerns it.
+    """Return the project of a build, without the parts that the build does not need.
 
     Raises:
-        ManifestError: every problem of the manifest, or of the sources that it names.
+        ManifestError: with all problems of the manifest, or of the sources that it names.
     """
     project = open_project(request.manifest_path, request.search, request.manifest_text)
     if request.aside:
@@ -105,10 +107,10 @@ def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
 
     Args:
         project: the project.
-        targets: names of targets or groups; none for the manifest's default.
+        targets: names of targets or groups; empty takes the manifest's default.
 
     Raises:
-        UsageError: a name is neither.
+        UsageError: a name is neither a target nor a group.
     """
     wanted = {target.kind for target in parse_targets(project.manifest, targets)}
     makes = {name: wanted.intersection(facts.kinds) for name, facts in project.languages.items()}
@@ -116,7 +118,7 @@ def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
-    """Leave out kernels that no target concerns, with their languages: tools may be missing."""
+    """Leave out kernels that no target concerns and their languages, whose tools may be missing."""
     names = concerned(project, targets)
     kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.name in names)
     languages = {kernel.language for kernel in kernels}
@@ -139,17 +141,17 @@ def _written_to(project: Project, folder: str) -> Project:
 
 
 def plan_only(request: BuildRequest, observer: Observer) -> Plan:
-    """Return the plan of a build; nothing is compiled, but sources are declared."""
+    """Return the plan of a build; declares sources, and compiles nothing."""
     return _planned(request, observer)[1]
 
 
 def check(request: BuildRequest, observer: Observer) -> Plan:
-    """Return the plan if the project has no problems, references of cases included.
+    """Return the plan if the project, with references of cases, has no problems.
 
-    A problem in one place hides none in another, except in the manifest's own text.
+    All problems are reported together, except that problems of the manifest's text come alone.
 
     Raises:
-        ManifestError, BuildError: every problem.
+        ManifestError, BuildError: with all problems.
     """
     project, lacking = look_at_project(request.manifest_path, request.search)
     problems = [*lacking, *reference_problems(project.manifest)]
@@ -184,7 +186,7 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
 def explain(
     request: BuildRequest, job_id: str, observer: Observer
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Change, ...] | None]:
-    """Return the rows that are hashed for a job, and the changes since the last build.
+    """Return the rows of a job's cache key, and the changes since the last build.
 
     The changes are None if the last build did not have the job.
 
@@ -207,7 +209,7 @@ def declarations(request: BuildRequest, observer: Observer) -> Mapping[str, Kern
     """Return the declaration of each kernel; nothing is planned.
 
     Raises:
-        ManifestError, BuildError: a source cannot be read, or has not the kernel.
+        ManifestError, BuildError: a source cannot be read, or lacks its kernel.
     """
     project = open_project(request.manifest_path, request.search, request.manifest_text)
     declared = _declared(project, request, observer, declare)
@@ -226,8 +228,7 @@ def _declared(
     project: Project, request: BuildRequest, observer: Observer, look: Callable[..., Declared]
 ) -> Declared:
     cache = request.open_cache(observer.note)
-    # Nothing is written into a project that is only looked at: it may be read-only, or be locked by
-    # a build.
+    # Do not write into the project: it may be read-only, or locked by a build.
     with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
         spool, kept = Path(folder, "spool"), Path(folder, "failed")
         with runner_of(project, request, cache, observer, spool, kept) as runner:
@@ -242,7 +243,7 @@ def runner_of(
     spool: Path,
     kept: Path,
 ) -> JobRunner:
-    """Return the workers of a build; `spool` and `kept` as for `JobRunner`."""
+    """Return the workers of a build; `spool` and `kept` are those of `JobRunner`."""
     return JobRunner(
         frontends=project.classes,
         search=project.search,
@@ -261,9 +262,9 @@ def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan
     """Return the plan of every kernel whose source can be read.
 
     Raises:
-        ManifestError: every problem of every kernel.
-        UsageError: a target, profile or selection makes no sense.
-        BuildError: so it is, and a source that cannot be read may be the cause.
+        ManifestError: with all problems of all kernels.
+        UsageError: a target, profile or selection is unknown.
+        BuildError: the same, and an unreadable source may be the cause.
     """
     manifest, targets, select = project.manifest, request.targets, request.select
     if request.lineinfo:
@@ -273,8 +274,8 @@ def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan
         manifest, select = _useful_part(manifest, declared, request, project)
     readable = tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels)
     if readable != manifest.kernels:
-        # Named targets, so that overrides which match nothing are passed over: they may well match
-        # a kernel that cannot be read.
+        # With named targets, unmatched overrides are not noted: they may match a kernel whose
+        # source cannot be read.
         targets = targets or ("default",)
         manifest = dataclasses.replace(manifest, kernels=readable)
     tuned, lacking = tuning_files(project, declared)
@@ -309,7 +310,7 @@ def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan
 def tuning_files(
     project: Project, declared: Declared
 ) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
-    """Return the tuning files that the manifest names, and problems with the others."""
+    """Return the valid tuning files of the manifest, and the problems of the others."""
     manifest = project.manifest
     tuned: dict[str, Tuned] = {}
     problems: list[Diagnostic] = []
@@ -347,12 +348,12 @@ def tuning_files(
 
 
 def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
-    """Return the digest by which a tuning record knows a kernel of the manifest."""
+    """Return the digest that identifies a kernel of the manifest in a tuning record."""
     return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
 
 
 def _bytes_of(path: Path) -> bytes:
-    """Return the contents of a file. Reading a pipe would wait for ever."""
+    """Return the contents of a regular file; reading a pipe could block."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
     return path.read_bytes()
@@ -361,10 +362,10 @@ def _bytes_of(path: Path) -> bytes:
 def _useful_part(
     manifest: Manifest, declared: Declared, request: BuildRequest, project: Project
 ) -> tuple[Manifest, tuple[str, ...]]:
-    """Leave out compiled files that have nothing for the targets of a build aside.
+    """Leave out kernels of compiled files that do not fit the targets of a build aside.
 
     Returns:
-        The manifest, and what `--select` then selects.
+        The manifest, and the remaining globs of `--select`.
     """
     wanted = {target.kind for target in parse_targets(manifest, request.targets)}
     useless = {

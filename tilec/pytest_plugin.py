@@ -41,7 +41,7 @@ class CaseFailedError(Exception):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--tilec-device`, which is `--device` of `tilec run`."""
+    """Add `--tilec-device`, with the values of `tilec run --device`."""
     group = parser.getgroup("tilec", "kernels")
     group.addoption(
         "--tilec-device",
@@ -94,7 +94,7 @@ class CaseFile(pytest.File):
 class CaseItem(pytest.Item):
     """One case of a chain, or of a kernel with one choice of its dtypes.
 
-    Where only a build knows the dtypes, it stands for all of them.
+    If only a build shows the dtypes, the item stands for all of them.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class CaseItem(pytest.Item):
         kernels: Mapping[str, str],
         **more: Any,
     ) -> None:
-        """Mark it for `-m` and `-k`; `kernels` are its kernels with their languages."""
+        """Add marks for `-m` and keywords for `-k`; `kernels` maps its kernels to languages."""
         super().__init__(**more)
         self._run, self._case, self._known = run, case, known
         self.add_marker(pytest.mark.tilec)
@@ -131,7 +131,7 @@ class CaseItem(pytest.Item):
             )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return what differs, or why it could not be run, without a traceback of tilec."""
+        """Return the differences, or why the case could not run, without a traceback of tilec."""
         if isinstance(excinfo.value, CaseFailedError):
             return str(excinfo.value)
         if isinstance(excinfo.value, TilecError):
@@ -139,7 +139,7 @@ class CaseItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return the place of the case in the manifest."""
+        """Return the location of the case in the manifest."""
         table = "chain" if self._case.steps else "kernel"
         location = self._run.project.manifest.locate(
             (table, self._case.kernel, "case", self._case.case)
@@ -168,10 +168,12 @@ class Run:
         self._references: References | None = None
 
     def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
-        """Return the results of a case; of all its dtypes if the build has none of `known` names.
+        """Return the results of a case.
+
+        If no built case has one of the `known` names, the result is that of all dtypes.
 
         Raises:
-            TilecError: the project cannot be built, or there is no such device.
+            TilecError: the project cannot be built, or the device does not exist.
         """
         if self._error is not None:
             raise self._error
@@ -201,7 +203,7 @@ class Run:
         return results
 
     def text(self, error: TilecError) -> str:
-        """Return an error's text; an error of all cases is told in full once."""
+        """Return an error's text; an error that all cases share is shown in full only once."""
         if error is not self._error or error is not self._reported:
             self._reported = self._error
             return _text(error)

@@ -1,4 +1,5 @@
-"""SIMT kernels in Python: the decorator, and the annotations that say what a kernel takes.
+"""SIMT kernels in Python: the decorator, and annotations of parameters.
+
 numba-cuda compiles the bodies.
 """
 
@@ -18,14 +19,14 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a decorator says of how its kernel is compiled.
+    """Compile options of a kernel.
 
     Attributes:
-        bounds: whether indices are checked; None where the profile says it (`bounds`, on in debug).
-        fastmath: float arithmetic may be reordered and approximated.
-        launch_bounds: most threads of a block, then fewest blocks of a multiprocessor, then most
-            blocks of a cluster.
-        max_registers: most registers of a thread, 0 for as many as it takes.
+        bounds: whether to check indices; None takes the profile's `bounds` (on in debug).
+        fastmath: whether float arithmetic may be reordered and approximated.
+        launch_bounds: largest number of threads of a block, then smallest number of blocks of a
+            multiprocessor, then largest number of blocks of a cluster.
+        max_registers: largest number of registers of a thread; 0 for no bound.
     """
 
     bounds: bool | None = None
@@ -36,15 +37,16 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function that `kernel` was put on. It is built by `tilec build`, and launched through the
-    package that this makes.
+    """A function decorated with `kernel`.
+
+    `tilec build` compiles it; the generated package launches it.
     """
 
     function: FunctionType
     options: Options
 
     def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
-        """Refuse: there is no GPU behind the source."""
+        """Refuse: a kernel is launched through the built package."""
         raise UsageError(
             f"{self.function.__name__} is a kernel: it is not called from Python",
             fix="build the project, and launch it through the package: module = acme_kernels.load(); module.NAME(…)",
@@ -74,10 +76,10 @@ def kernel(
     launch_bounds: int | tuple[int, ...] = (),
     max_registers: int = 0,
 ) -> Kernel | Callable[[FunctionType], Kernel]:
-    """Make a function a kernel; `Options` says what the arguments mean.
+    """Make a function a kernel; `Options` describes the arguments.
 
     Raises:
-        UsageError: it is put on something else, or a number is out of its range.
+        UsageError: the decorated object is no function, or a number is out of range.
     """
     bounded = (launch_bounds,) if isinstance(launch_bounds, int) else tuple(launch_bounds)
     if len(bounded) > 3 or any(type(number) is not int or number < 1 for number in bounded):
@@ -102,8 +104,9 @@ def kernel(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """A name of the manifest's matrix. While a variant is compiled, the variable that holds it has
-    the variant's value.
+    """An axis of the manifest's matrix.
+
+    While a variant compiles, a variable that holds the axis has the variant's value.
     """
 
     name: str
@@ -122,19 +125,19 @@ class SizeAxis(Axis):
 
 
 def dtype(name: str) -> DTypeAxis:
-    """`T = simt.dtype("T")`: a dtype that the matrix gives values to.
+    """Return an axis of dtypes: `T = simt.dtype("T")`.
 
     Raises:
-        UsageError: the name is none.
+        UsageError: the name is no identifier.
     """
     return DTypeAxis(_named(name))
 
 
 def size(name: str) -> SizeAxis:
-    """`BLOCK = simt.size("BLOCK")`: a number that the matrix gives values to.
+    """Return an axis of numbers: `BLOCK = simt.size("BLOCK")`.
 
     Raises:
-        UsageError: the name is none.
+        UsageError: the name is no identifier.
     """
     return SizeAxis(_named(name))
 
@@ -148,7 +151,7 @@ def _named(name: Any) -> str:
 
 
 class Access(enum.Enum):
-    """What a kernel may do with an array."""
+    """Access of a kernel to an array."""
 
     READ = "Ref"
     WRITE = "Mut"
@@ -165,14 +168,14 @@ class Array:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByValue:
-    """`Struct[dtype]`: a struct that is passed by value; `layout` is a structured NumPy dtype."""
+    """`Struct[dtype]`: a struct passed by value; `layout` is a structured NumPy dtype."""
 
     layout: Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constant:
-    """`Const[int]`: a compile-time constant, an axis of the parameter's name or its default."""
+    """`Const[int]`: a compile-time constant: the axis of the parameter's name, or its default."""
 
     kind: type
 
@@ -188,20 +191,18 @@ def _array(access: Access, item: Any) -> Array:
 
 
 class Ref:
-    """An array that is only read: `Ref[T]` is a slice, `Ref[T, 3]` has rank 3."""
+    """A read-only array: `Ref[T]` has rank 1, `Ref[T, 3]` has rank 3."""
 
     def __class_getitem__(cls, item: Any) -> Array:
-        """The annotation."""
+        """Return the annotation of a dtype and a rank."""
         return _array(Access.READ, item)
 
 
 class Mut:
-    """An array that is read and written by every thread: `Mut[T]` is a slice, `Mut[T, 3]` has rank
-    3.
-    """
+    """An array that all threads may read and write: `Mut[T]` has rank 1, `Mut[T, 3]` rank 3."""
 
     def __class_getitem__(cls, item: Any) -> Array:
-        """The annotation."""
+        """Return the annotation of a dtype and a rank."""
         return _array(Access.WRITE, item)
 
 
@@ -209,7 +210,7 @@ class Struct:
     """A struct by value: `Struct[numpy.dtype([("low", "f4"), ("high", "f4")], align=True)]`."""
 
     def __class_getitem__(cls, layout: Any) -> ByValue:
-        """The annotation."""
+        """Return the annotation of a structured NumPy dtype."""
         return ByValue(layout)
 
 
@@ -217,7 +218,7 @@ class Const:
     """A compile-time constant: `BLOCK: Const[int]`."""
 
     def __class_getitem__(cls, kind: Any) -> Constant:
-        """The annotation."""
+        """Return the annotation of int, float or bool."""
         if kind not in (int, float, bool):
             raise UsageError(
                 f"Const[{getattr(kind, '__name__', kind)}]: a constant is an int, a float or a bool"

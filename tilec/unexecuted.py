@@ -1,7 +1,4 @@
-"""Checks a project without executing anything of it.
-
-Editors use it, and pull requests of strangers.
-"""
+"""Check a project without executing its code, for editors and untrusted pull requests."""
 
 from __future__ import annotations
 
@@ -28,8 +25,11 @@ _REST = "compilers and the toolkit's headers, tuning files, steps of chains, siz
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Unexecuted:
-    """The result of a check that executes nothing: the number of kernels, and what it could not
-    check.
+    """The result of a check without executing code.
+
+    Attributes:
+        kernels: number of kernels.
+        not_checked: a line for each thing that it could not check.
     """
 
     kernels: int
@@ -37,7 +37,7 @@ class Unexecuted:
 
 
 def _python_fault(kernel: Kernel, root: str) -> str:
-    """Return why a Python module binds no function of the kernel's name, or an empty text."""
+    """Return why a Python module binds no function of the kernel's name, or an empty string."""
     message, names = bound_names(Path(root, kernel.source), kernel.source)
     if names is not None and kernel.function not in names:
         near = did_you_mean(kernel.function, names)
@@ -46,10 +46,10 @@ def _python_fault(kernel: Kernel, root: str) -> str:
 
 
 def check_without_executing(request: BuildRequest) -> Unexecuted:
-    """Check the manifest, kernels of C++ sources by their tokens, and names of Python functions.
+    """Check the manifest, C++ kernels by parsing, and the names of Python kernels.
 
     Raises:
-        ManifestError: every problem.
+        ManifestError: with all problems.
     """
     project, lacking = look_at_project(request.manifest_path, request.search, plugins=False)
     manifest = project.manifest
