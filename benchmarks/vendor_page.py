@@ -38,12 +38,12 @@ RAW = 0.99  # of the twin in cuda.tile
 INDEX = "each block divides its index before its first load (read from the code, not isolated)"
 REASONS: tuple[tuple[str, str, str], ...] = (
     ("add", "bf16", INDEX),
-    ("saxpy", "bf16", f"a barrier between loads and store costs 0.2 %; {INDEX}"),
+    ("saxpy", "bf16", f"a barrier between loads and store costs 0.2%; {INDEX}"),
     ("rms_norm", "x 1024", f"five barriers for the two rows of a block; {INDEX}"),
     (
         "rms_norm",
         "x 8192",
-        "the loads of the weights wait for the sum; copying them ahead, in two halves, saves 1 %",
+        "the loads of the weights wait for the sum; copying them ahead, in two halves, saves 1%",
     ),
     (
         "kv_append",
@@ -127,9 +127,8 @@ def written(found: Mapping[str, Any]) -> str:
 def parts(found: Mapping[str, Any]) -> dict[str, str]:
     """Return the generated parts of the page, by the name of their marks."""
     return {
-        "device": device(found),
+        "device": machine(found),
         "summary": summary(found),
-        "misses": missed(found),
     }
 
 
@@ -150,18 +149,26 @@ def filled(text: str, name: str, made: str) -> str:
 
 def listing(found: Mapping[str, Any]) -> str:
     """Return the Markdown file with every row and every cause."""
-    return f"# h200_vendor\n\n{device(found)}\n{table(found)}\n{causes(found)}"
+    return (
+        f"# h200_vendor\n\n{device(found)}\n{table(found)}\n"
+        f"Rows that miss their aim:\n\n{missed(found)}\n{causes(found)}"
+    )
+
+
+def machine(found: Mapping[str, Any]) -> str:
+    """Return the machine and its software."""
+    of = found["machine"]
+    return f"{of['gpu']}, driver {of['driver']}, torch {of['torch']}, Python {of['python']}.\n"
 
 
 def device(found: Mapping[str, Any]) -> str:
     """Return the machine, and how many rows reach their aim."""
-    machine = found["machine"]
     cut = sum(row.get("device_state", "").endswith("0x0000000000000004") for row in found["rows"])
     aimed = [row for row in found["rows"] if wanted(row["row"], row["size"])]
     how = [reached(row) for row in aimed]
     counts = f"{how.count(YES)} by their median, {how.count(BY_INTERVAL)} by their interval alone"
     return (
-        f"{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, Python {machine['python']}.\n"
+        f"{machine(found)}"
         f"The power limit lowered the clock in {cut} of {len(found['rows'])} rows, for all sides alike.\n"
         f"{len(how) - how.count(NO)} of {len(how)} rows reach their aim: {counts}.\n"
     )

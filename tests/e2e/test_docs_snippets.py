@@ -48,6 +48,7 @@ PAGES = (
     "README.md",
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
+CORE = "runtime/tilec_runtime/_core/README.md"
 FOLLOWED = {"project", "file", "append", "edit", "output", "plugin", "run"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": ()}
 
@@ -212,7 +213,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
             check_command(page, " ".join(words[1:]).replace("info|gc|clear", "info"))
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", CORE])
 def test_links_lead_somewhere(page: str) -> None:
     links = re.findall(r"(?:\]\(|^\[[^\]]+\]: )([^)\s]+)", text_of(page), flags=re.MULTILINE)
     for target, _, anchor in (link.partition("#") for link in links if "://" not in link):
@@ -258,12 +259,10 @@ def paths(text: str) -> Iterator[str]:
                 yield word
 
 
-@pytest.mark.parametrize(
-    "page", ["CONTRIBUTING.md", "docs/background/design.md", "docs/background/launch-core.md"]
-)
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", CORE])
 def test_paths_in_the_pages_of_contributors_exist(page: str) -> None:
     homes = (ROOT, ROOT / "tilec", ROOT / "runtime")
-    core = (ROOT / "runtime/tilec_runtime/_core",) if page.endswith("launch-core.md") else ()
+    core = (ROOT / "runtime/tilec_runtime/_core",) if page == CORE else ()
     named = list(paths((ROOT / page).read_text(encoding="utf-8")))
     assert named
     missing = [path for path in named if not any((home / path).exists() for home in homes + core)]

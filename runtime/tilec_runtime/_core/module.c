@@ -1,4 +1,4 @@
-/* The extension module `tilec_runtime._core`: launches on the fast path. docs/background/launch-core.md follows one launch through it. */
+/* The extension module `tilec_runtime._core`: launches on the fast path. README.md follows one launch through it. */
 #include "array.h"
 #include "claims.h"
 #include "launcher.h"
