@@ -148,7 +148,7 @@ def plan_only(request: BuildRequest, observer: Observer) -> Plan:
 def check(request: BuildRequest, observer: Observer) -> Plan:
     """Return the plan if the project, with references of cases, has no problems.
 
-    All problems are reported together, except that problems of the manifest's text come alone.
+    All problems are reported together. Only problems of the manifest's text hide the others.
 
     Raises:
         ManifestError, BuildError: with all problems.

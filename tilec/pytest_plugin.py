@@ -37,7 +37,7 @@ MARKS = {
 
 
 class CaseFailedError(Exception):
-    """A case failed; the text is what pytest shows."""
+    """A case failed; pytest shows the text."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,1 +1,1 @@
-"""One file per kernel language, behind one protocol."""
+"""One package per kernel language, behind one protocol."""

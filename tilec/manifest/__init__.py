@@ -1,1 +1,1 @@
-"""tilec.toml: text to frozen values, with located errors and a JSON Schema."""
+"""Read tilec.toml to frozen values, with located errors and a JSON Schema."""

@@ -124,7 +124,7 @@ def _syntax(message: str, locator: Locator) -> ManifestError:
 
 
 def _breaks_inline_table(text: str, location: Location) -> bool:
-    """Whether a line ends here inside of an inline table, where its next key should stand."""
+    """Whether a line breaks at a location where an inline table expects its next key."""
     line = text.split("\n")[location.line - 1]
     before, after = line[: location.column - 1].rstrip(), line[location.column - 1 :].lstrip()
     return not before.endswith(("[", ".")) and after[:1] in ("", "#")

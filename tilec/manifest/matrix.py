@@ -22,7 +22,7 @@ ByTarget = tuple[tuple[str, tuple[AxisValue, ...]], ...]
 def read_matrix(
     table: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
 ) -> tuple[Matrix, Axes]:
-    """Return the matrix, and its axes with the values that included points add."""
+    """Return the matrix, and its axes with the additional values of included points."""
     by_target: dict[str, ByTarget] = {}
     axes: Axes = {}
     for name, items in table.items():

@@ -22,7 +22,7 @@ from tilec_runtime.model.suggest import did_you_mean
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """The kernels and jobs of a build of `manifest`; `notes` explain what is left out."""
+    """The kernels and jobs of a build of `manifest`, with notes on omitted jobs."""
 
     manifest: Manifest
     kernels: tuple[PlannedKernel, ...]

@@ -1,1 +1,1 @@
-"""Kernels that come compiled."""
+"""Compiled kernels: PTX, cubins, fatbins, LTO-IR, NVVM IR and Tile IR."""
