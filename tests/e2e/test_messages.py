@@ -124,6 +124,21 @@ def scale(y, n, BLOCK: tl.constexpr, HALF: tl.constexpr, EVEN: tl.constexpr):
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + o, tl.load(y + o, mask=EVEN or o < n) * 2, mask=EVEN or o < n)
 """
+MANY = """\
+import triton
+import triton.language as tl
+
+@triton.jit
+def scale(a_ptr, x, factor: tl.float32, n, stride_am, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(a_ptr + o * stride_am, tl.load(x + o, mask=o < n) * factor, mask=o < n)
+"""
+UNKNOWN = (
+    "kernel.scale: the source does not say what a_ptr, x, n, stride_am are: write the tensors that a caller passes and "
+    'an entry of args for each parameter, params = { a = { dtype = "f32", rank = … }, x = { dtype = "f32", rank = … } }, '
+    'args = ["a.ptr", "x.ptr", "factor", "i32(…)", "i32(a.stride[…])"]\n'
+    "    [kernel.scale]\n            ^\nerror: 1 problem in the manifest and what it names\n"
+)
 HEURISTIC = (
     "constant 'EVEN' of the kernel is bound by no axis of the matrix, and its heuristic reads n, which a launch gives: "
     'list its values, each with its condition, such as matrix.EVEN = [true, false], launch.requires = ["not EVEN or y.size % BLOCK == 0"], '
@@ -164,6 +179,11 @@ TABLE = {
         + "dispatch = { default = { EVEN = false }, rules = [{ take = { EVEN = true } }] }\n",
         EVEN,
         "tilec.toml: no problems; 1 kernel, 2 jobs\n",
+    ),
+    "a Triton kernel without parameters in the manifest": (
+        TRITON.partition("params.y")[0] + 'launch.grid = ["cdiv(a.shape[0], BLOCK)"]\n',
+        MANY,
+        UNKNOWN,
     ),
     "a number of Python is a scalar": (CUTILE, AXPY, "tilec.toml: no problems; 1 kernel, 2 jobs"),
     "a boolean axis is a condition": (

@@ -52,8 +52,8 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "note",
         )
     ),
-    # Only operators use `read`, and only messages use `computed_from` and `formula`.
-    ParamDecl: frozenset({"location", "read", "computed_from", "formula"}),
+    # Only operators use `read`, and only messages use the last three.
+    ParamDecl: frozenset({"location", "read", "computed_from", "formula", "address"}),
     Param: frozenset({"doc", "optional"}),  # assumptions have the tensors that are None
 }
 

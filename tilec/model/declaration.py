@@ -30,6 +30,7 @@ class ParamDecl:
         read: the kernel reads this output before it writes it.
         computed_from: of a constant, the parameter that the source computes it from; `formula` is
             how, as an expression of parameters and constants, empty if unknown.
+        address: the source loads or stores through it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ParamDecl:
     read: bool = False
     computed_from: str = ""
     formula: str = ""
+    address: bool = False
 
     @property
     def given(self) -> bool:

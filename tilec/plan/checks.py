@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 from tilec.manifest.problems import dtype_meant
 from tilec.manifest.types import Kernel
 from tilec.model.cpp import cut
-from tilec.model.declaration import KernelDecl, ParamDecl
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_axes
-from tilec.plan.points import Report, axis_values, extent_faults, filled
+from tilec.plan.points import Report, axis_values, extent_faults
+from tilec.plan.proposals import args_needed, computed_constant
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
@@ -22,7 +22,6 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import same_point
 
-_WORD = re.compile(r"[\w.\[\]]+")  # an operand that needs no parentheses
 _LONGEST_ID = 240  # a file name of at most 255 bytes has a suffix too
 
 
@@ -71,7 +70,7 @@ def _check_constants(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
         advice = f": give it some values, such as matrix.{constant.name} = [128]"
         advice += misspelt_axis(constant.name, axes, decl)
         if constant.computed_from:
-            advice = _heuristic(constant, kernel, decl)
+            advice = computed_constant(constant, kernel, decl)
         report(
             f"constant {constant.name!r} of the kernel is bound by no axis of the matrix{advice}",
             ("kernel", kernel.name, "matrix"),
@@ -116,32 +115,6 @@ def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -
                 )
                 path = ("kernel", kernel.name, "matrix", param.dtype)
                 report(message + suggest(dtype_meant(value), list(DTYPES)), path)
-
-
-def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
-    """Return advice on a constant that the source computes from another parameter.
-
-    An unknown formula is shown as `…`, which is no valid expression.
-    """
-    name, read = constant.name, constant.computed_from
-    given = [param.name for param in decl.params if param.given]
-    if read not in given:
-        return (
-            f", and its heuristic reads {read}: compute it so, "
-            f'such as let.{name} = "{constant.formula or "…"}"'
-        )
-    values = [expr.parse_abi(text)[1].text for text in kernel.args or given]
-    passed = {
-        param: value if _WORD.fullmatch(value) else f"({value})"
-        for param, value in zip(given, values, strict=False)
-    }
-    formula = filled(constant.formula, passed)
-    advice = (
-        f", and its heuristic reads {read}, which a launch gives: list its values, each with its condition, "
-        f'such as matrix.{name} = [true, false], launch.requires = ["not {name} or {formula or "…"}"], '
-        f"dispatch = {{ default = {{ {name} = false }}, rules = [{{ take = {{ {name} = true }} }}] }}"
-    )
-    return advice if formula else f"{advice}, with the heuristic's own condition for …"
 
 
 def _unused(name: str, decl: KernelDecl) -> str:
@@ -206,6 +179,11 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         )
         report(message, ("kernel", kernel.name, "args"))
         return False
+    if kernel.language == "triton" and not kernel.params and kernel.args is None:
+        unknown = [p for p in declared if not p.type and p.rank < 0 and p.name not in axes]
+        if unknown:
+            report(args_needed(decl, unknown), ("kernel", kernel.name))
+            return False
     return not _named_as_parameters(kernel, decl, report)
 
 

@@ -183,7 +183,13 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "note": "compiled with nvcc",
         "configs": ((("BLOCK", 64),),),
     },
-    ParamDecl: {"location": None, "read": True, "computed_from": "n", "formula": "n // 2"},
+    ParamDecl: {
+        "location": None,
+        "read": True,
+        "computed_from": "n",
+        "formula": "n // 2",
+        "address": True,
+    },
     Param: {"doc": "another text", "optional": True},
 }
 

@@ -18,7 +18,7 @@ from tilec.frontends.tools.python_errors import (
 from tilec.frontends.tools.undefined import undefined_names
 from tilec.frontends.triton import api
 from tilec.frontends.triton.heuristics import Read
-from tilec.frontends.triton.writes import Function, resolver, written
+from tilec.frontends.triton.writes import Function, accessed, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import AxisValue
@@ -71,6 +71,7 @@ def _kernel(
     locations = written_parameters(module.texts, file, node)
     syntax = syntax_of(kernel)
     stored = written(syntax) if syntax is not None else frozenset()
+    addresses = accessed(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
     configs, computed = api.configs_of(value, params)
     ranks = _described(node) if node is not None else {}
@@ -98,6 +99,7 @@ def _kernel(
                 rank=ranks.get(param.name, -1),
                 computed_from=read.name,
                 formula=read.formula,
+                address=param.name in addresses,
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")

@@ -1,4 +1,4 @@
-"""Find the parameters that a Triton kernel stores through.
+"""Find the parameters that a Triton kernel loads and stores through.
 
 Addresses are followed through arithmetic, assignments, and functions that the kernel calls.
 """
@@ -13,6 +13,7 @@ from tilec.frontends.tools.python_errors import parameter_nodes
 
 _WRITES = ("store", "store_tensor_descriptor", "scatter")
 _WRITES_PREFIX = "atomic_"
+_READS = ("load", "load_tensor_descriptor", "gather")
 # Functions and methods whose result is an address computed from the first argument or the object.
 _SAME = (
     *(
@@ -57,11 +58,16 @@ def written(function: Function) -> Names:
     return _Body(function, {}).written
 
 
+def accessed(function: Function) -> Names:
+    """Return the parameters that the function, or one that it calls, loads or stores through."""
+    return _Body(function, {}).accessed
+
+
 class _Body:
     """The analysis of one function.
 
     Attributes:
-        written: parameters that it stores through.
+        written: parameters that it stores through. accessed: also those that it loads through.
         returned: for each part of its result, the parameters that it is computed from.
     """
 
@@ -73,6 +79,7 @@ class _Body:
         known[id(function.node)] = self
         self._roots: dict[str, Names] = {name: frozenset((name,)) for name in function.params}
         self.written: Names = frozenset()
+        self.accessed: Names = frozenset()
         self.returned: tuple[Names, ...] = ()
         # Two passes: in a loop, a name may be used above its assignment.
         for _ in range(2):
@@ -108,10 +115,15 @@ class _Body:
         self._roots[name] = self._roots.get(name, frozenset()) | roots
 
     def _call(self, call: ast.Call) -> None:
-        if _writes(call.func):
-            self.written |= self._on(call, "pointer", "desc")
+        name = _name(call.func)
+        writes = name in _WRITES or name.startswith(_WRITES_PREFIX)
+        if writes or name in _READS:
+            address = self._on(call, "pointer", "desc")
+            self.accessed |= address
+            self.written |= address if writes else frozenset()
         body = self._body(call)
         if body is not None:
+            self.accessed |= self._given(call, body, body.accessed)
             self.written |= self._given(call, body, body.written)
 
     def _on(self, call: ast.Call, *names: str) -> Names:
@@ -205,15 +217,11 @@ def _joined(one: tuple[Names, ...], other: tuple[Names, ...]) -> tuple[Names, ..
     return tuple(a | b for a, b in zip(one, other, strict=True))
 
 
-def _writes(called: ast.expr) -> bool:
-    name = (
-        called.attr
-        if isinstance(called, ast.Attribute)
-        else called.id
-        if isinstance(called, ast.Name)
-        else ""
-    )
-    return name in _WRITES or name.startswith(_WRITES_PREFIX)
+def _name(called: ast.expr) -> str:
+    match called:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
 
 
 def resolver(

@@ -17,7 +17,7 @@ from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.tools.packages import require_minor
 from tilec.frontends.triton import api
 from tilec.frontends.triton.frontend import TritonFrontend
-from tilec.frontends.triton.writes import Function, resolver
+from tilec.frontends.triton.writes import Function, accessed, resolver
 from tilec.frontends.triton.writes import written as written_by
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Target
@@ -134,7 +134,7 @@ def endless(at):
 """
 
 
-def written(body: str) -> set[str]:
+def kernel(body: str) -> Function:
     nodes = {
         n.name: n
         for n in ast.parse(f"{HELPERS}\ndef k(x, y, idx, n, B):\n{body}").body
@@ -147,7 +147,23 @@ def written(body: str) -> set[str]:
             Function(node, resolver(names, function)) if isinstance(node, ast.FunctionDef) else None
         )
 
-    return set(written_by(Function(nodes["k"], resolver(names, function))))
+    return Function(nodes["k"], resolver(names, function))
+
+
+def written(body: str) -> set[str]:
+    return set(written_by(kernel(body)))
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("    tl.store(y + idx, tl.load(x + n))", {"x", "y"}),
+        ("    d = tl.make_tensor_descriptor(x, [n])\n    put(y, d.load([n]))", {"x", "y"}),
+        ("    tl.store(y, loaded(x))\n    helper(idx)", {"x", "y"}),
+    ],
+)
+def test_parameters_that_are_addresses(body: str, names: set[str]) -> None:
+    assert accessed(kernel(body)) == names
 
 
 @pytest.mark.parametrize(

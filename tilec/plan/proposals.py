@@ -1,0 +1,62 @@
+"""What a manifest lacks, with text to paste; `…` stands for the parts that the user knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tilec.manifest.types import Kernel
+from tilec.model.declaration import KernelDecl, ParamDecl
+from tilec.plan.points import filled
+from tilec_runtime.model import expr
+
+_WORD = re.compile(r"[\w.\[\]]+")  # an operand that needs no parentheses
+
+
+def computed_constant(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
+    """Return advice on a constant that the source computes from another parameter.
+
+    An unknown formula is shown as `…`, which is no valid expression.
+    """
+    name, read = constant.name, constant.computed_from
+    given = [param.name for param in decl.params if param.given]
+    if read not in given:
+        return (
+            f", and its heuristic reads {read}: compute it so, "
+            f'such as let.{name} = "{constant.formula or "…"}"'
+        )
+    values = [expr.parse_abi(text)[1].text for text in kernel.args or given]
+    passed = {
+        param: value if _WORD.fullmatch(value) else f"({value})"
+        for param, value in zip(given, values, strict=False)
+    }
+    formula = filled(constant.formula, passed)
+    advice = (
+        f", and its heuristic reads {read}, which a launch gives: list its values, each with its condition, "
+        f'such as matrix.{name} = [true, false], launch.requires = ["not {name} or {formula or "…"}"], '
+        f"dispatch = {{ default = {{ {name} = false }}, rules = [{{ take = {{ {name} = true }} }}] }}"
+    )
+    return advice if formula else f"{advice}, with the heuristic's own condition for …"
+
+
+def args_needed(decl: KernelDecl, unknown: Sequence[ParamDecl]) -> str:
+    """Return a message with `args` for a Triton kernel whose manifest has no parameters."""
+    tensors = {p.name: p.name.removesuffix("_ptr") for p in decl.params if p.address}
+    entries = []
+    for param in (each for each in decl.params if each.given):
+        strided = param.name.removeprefix("stride").lstrip("_")
+        owner = next((t for t in tensors.values() if strided.startswith(t)), "")
+        if param.name in tensors:
+            entries.append(f"{tensors[param.name]}.ptr")
+        elif param.type:
+            entries.append(param.name)
+        elif strided != param.name and owner:
+            entries.append(f"i32({owner}.stride[…])")
+        else:
+            entries.append("i32(…)")
+    shown = ", ".join(f'"{entry}"' for entry in entries)
+    tables = ", ".join(f'{name} = {{ dtype = "f32", rank = … }}' for name in tensors.values())
+    return (
+        f"the source does not say what {', '.join(p.name for p in unknown)} are: write the tensors that a caller passes "
+        f"and an entry of args for each parameter, params = {{ {tables} }}, args = [{shown}]"
+    )
