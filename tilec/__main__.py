@@ -1,4 +1,4 @@
-"""The command `tilec` and `python -m tilec`: handle Ctrl-C before importing anything else.
+"""The command `tilec` and `python -m tilec`: handle Ctrl-C before other imports.
 
 `python -m tilec` runs a project's own `tilec.py` if the current directory has one, since Python
 searches that directory first. The command `tilec` and `python -P -m tilec` do not search it.

@@ -1,4 +1,4 @@
-"""The PEP 517 and PEP 660 build backend of kernel projects: `pip install .` builds the kernels.
+"""The PEP 517 and PEP 660 build backend of kernel projects, for `pip install .`.
 
 A project names it in its pyproject.toml:
 

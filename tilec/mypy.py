@@ -1,4 +1,4 @@
-"""A mypy plugin that accepts annotations of kernels, such as `tl.Mut[T, (BM, BN)]`, as types.
+"""A mypy plugin that accepts annotations such as `tl.Mut[T, (BM, BN)]` as types.
 
 Enable it in mypy's configuration: `plugins = ["tilec.mypy"]`.
 """

@@ -118,7 +118,7 @@ def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
-    """Leave out kernels that no target concerns and their languages, whose tools may be missing."""
+    """Leave out kernels without a target, and languages whose tools may be missing."""
     names = concerned(project, targets)
     kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.name in names)
     languages = {kernel.language for kernel in kernels}

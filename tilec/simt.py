@@ -175,7 +175,7 @@ class ByValue:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constant:
-    """`Const[int]`: a compile-time constant: the axis of the parameter's name, or its default."""
+    """`Const[int]`: a compile-time constant, given by an axis or the default."""
 
     kind: type
 

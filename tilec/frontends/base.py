@@ -1,4 +1,4 @@
-"""The protocol of a frontend (the whole plug-in surface), and the table of installed frontends."""
+"""The protocol of a frontend (the whole plug-in surface), and installed frontends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tilec_runtime.model.kernel import ToolInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSearch:
-    """Search settings for tools. The command line reads them once; frontends read no environment.
+    """Search settings for tools, read once by the command line.
+
+    Frontends read no environment variables themselves.
 
     Attributes:
         prefer: `wheels` looks in the installed wheels first, `system` in CUDA_HOME and PATH first.

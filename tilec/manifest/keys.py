@@ -1,4 +1,4 @@
-"""Every key of tilec.toml with its shape and documentation, for the loader and the JSON Schema.
+"""Every key of tilec.toml, for the loader and the JSON Schema.
 
 Keys of kernels and cases have files of their own.
 """

@@ -355,7 +355,7 @@ def is_int(value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Key:
-    """One key of a table; `required` is an example for the message if a required key is missing."""
+    """One key of a table; `required` is an example for the message if it is missing."""
 
     name: str
     shape: Shape

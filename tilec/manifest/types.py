@@ -1,4 +1,4 @@
-"""The manifest as frozen values: one dataclass per table of tilec.toml, defaults included."""
+"""The manifest as frozen dataclasses, one per table of tilec.toml, with defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns and conversions of text values in the manifest: versions, licences, paths, sizes."""
+"""Patterns and conversions of text values: versions, licences, paths, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan the jobs of a build from manifest and declarations; pure: no file, device or tool."""
+"""Plan the jobs of a build; pure: no file, device or tool."""
 
 from __future__ import annotations
 

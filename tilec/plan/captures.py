@@ -1,4 +1,4 @@
-"""Make captured numbers of a kernel parameters of its launches, if the manifest names them."""
+"""Make captured numbers that the manifest names parameters of launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HELD = {
 
 
 def with_captures(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
-    """Return the declaration with the captured numbers in `params` appended to its parameters.
+    """Return the declaration with captured numbers in `params` as last parameters.
 
     With `args`, the manifest lists all arguments itself, and nothing is added.
     """

@@ -117,7 +117,7 @@ def _check_input(
     path: tuple[str | int, ...],
     report: Report,
 ) -> None:
-    """Report an input of a case that a launch would refuse: a run is often on another machine."""
+    """Report an input that a launch would refuse; runs are often on another machine."""
     if param.kind is ParamKind.SCALAR and item.tensor:
         report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
     if param.kind is not ParamKind.TENSOR:

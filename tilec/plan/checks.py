@@ -146,7 +146,7 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
 
 
 def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Return whether `symbol`, `args` and the names of axes fit the source, and report problems.
+    """Return whether `symbol`, `args` and axes fit the source, and report problems.
 
     If they do not, other checks of the kernel are meaningless.
     """
@@ -282,7 +282,7 @@ def _check_given(
 
 
 def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
-    """Report dtype axes that only an optional tensor binds, since calls may pass None for it."""
+    """Report dtype axes that only an optional tensor binds: calls may pass None."""
     bound = {param.dtype for param in params if not param.optional}
     for param in params:
         if param.optional and param.dtype not in DTYPES and param.dtype not in bound:

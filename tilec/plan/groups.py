@@ -57,7 +57,7 @@ def _where(job: Job) -> _Where:
 
 
 def _member(job: Job) -> Member:
-    """Return the symbol of the job's entry point with its axis values; other axes do not count."""
+    """Return the symbol of the job's entry point with the axis values in it."""
     named = set(_PLACE.findall(job.spec.symbol))
     return Member(
         symbol=job.spec.symbol,

@@ -1,4 +1,4 @@
-"""Expand a list of arrays (a tuple parameter of a tile kernel) to one parameter per array."""
+"""Expand lists of arrays (tuple parameters of tile kernels) to one parameter each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ArrayList:
 def with_lists(
     kernel: Kernel, decl: KernelDecl, report: Report
 ) -> tuple[Kernel, KernelDecl, tuple[ArrayList, ...]]:
-    """Return kernel and declaration with a parameter for each array of a list, and the lists.
+    """Return kernel and declaration with a parameter per array, and the lists.
 
     The arrays of a list `a` are named `a_0`, `a_1`, ….
     """
@@ -109,7 +109,7 @@ def _of_each(text: str, lists: Mapping[str, ArrayList]) -> Sequence[str]:
 
 
 def in_manifest(kernel: Kernel, report: Report) -> Report:
-    """Return a report that drops problems of conditions for all but the first arrays of lists."""
+    """Return a report that drops conditions' problems beyond the first arrays."""
     count = len(kernel.launch.requires)
 
     def report_once(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
@@ -122,7 +122,7 @@ def in_manifest(kernel: Kernel, report: Report) -> Report:
 
 
 def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> None:
-    """Report cases whose lists have a number of arrays that is not built, or not in their axes."""
+    """Report cases whose lists have a number of arrays that no variant takes."""
     for case in kernel.cases:
         path = ("kernel", kernel.name, "case", case.name, "inputs")
         given = {item.name for item in case.inputs}
@@ -160,7 +160,7 @@ def list_params(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Li
 
 
 def _counts(kernel: Kernel, decl: KernelDecl, table: ParamTable, report: Report) -> tuple[int, ...]:
-    """Return the possible numbers of arrays of a list; report a problem and return () if none."""
+    """Return the possible numbers of arrays of a list, or () after a report."""
     path = ("kernel", kernel.name, "params", table.name, "list")
     if kernel.language != "tile" or decl.safety is not None or decl.template:
         report("lists of arrays are parameters of cuTile Python kernels alone", path)

@@ -319,7 +319,7 @@ def _contradiction(param: Param, fact: Assumption) -> str:
 
 
 def _implied_strides(shape: tuple[int, ...], param: Param, *, contiguous: bool) -> tuple[int, ...]:
-    """Return the divisors of free strides in a contiguous tensor: that of the innermost extent."""
+    """Return the divisors of a contiguous tensor's free strides: the innermost extent's."""
     if not shape or len(shape) < 2:
         return ()
     fixed = param.stride or (*(None,) * (len(shape) - 1), 1)

@@ -68,7 +68,7 @@ def _is_given(param: Param) -> bool:
 
 
 def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report: Report) -> bool:
-    """Return whether all allocated outputs are tensors that the kernel writes; report the others.
+    """Return whether the kernel writes all allocated outputs, and report problems.
 
     `read` are the parameters that the kernel reads before it writes them.
     """
@@ -273,7 +273,7 @@ def _arguments(
 def _misfit(
     name: str, stands: str, forward: tuple[Kernel, KernelInfo], backward: tuple[Kernel, KernelInfo]
 ) -> str:
-    """Return why a parameter of the backward kernel cannot take its value, or an empty string."""
+    """Return why a backward kernel's parameter cannot take its value, or ""."""
     kernel, info = forward
     other, other_info = backward
     own = {param.name: param for param in info.params}

@@ -55,7 +55,7 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
 
 
 def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
-    """Return the source's conditions on equal extents, without those already in the manifest."""
+    """Return the source's conditions on equal extents that the manifest lacks."""
     ranks = {param.name: param.rank for param in decl.params}
     alike: Sequence[Alike] = decl.alike
     with contextlib.suppress(ExpressionError):  # the checks of the manifest report it
@@ -90,7 +90,7 @@ def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
 
 
 def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Return whether the matrix has every axis of the source with valid values; report problems."""
+    """Return whether the matrix has the axes of the source, and report problems."""
     axes = dict(kernel.matrix.axes)
     tiles = (
         {extent for region in decl.safety.regions for extent in region.tile}

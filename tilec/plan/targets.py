@@ -105,7 +105,7 @@ def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target])
 
 
 class Selection:
-    """Override rules and `--select` globs, compiled once; ids are `kernel-axisvalues-target`."""
+    """Override rules and `--select` globs over ids (`kernel-axisvalues-target`)."""
 
     def __init__(self, overrides: Sequence[Override], select: Sequence[str]) -> None:
         self._overrides = tuple((_pattern(rule.select), rule) for rule in overrides)

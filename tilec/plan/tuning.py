@@ -1,4 +1,4 @@
-"""Check whether tuning records are still valid in a build, and choose the variants to ship."""
+"""Check tuning records against a build, and choose the variants to ship."""
 
 from __future__ import annotations
 

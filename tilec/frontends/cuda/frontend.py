@@ -1,4 +1,4 @@
-"""The `cuda` frontend: CUDA C++ through NVRTC in this process, or through nvcc by choice."""
+"""The `cuda` frontend: CUDA C++ through NVRTC in this process, or through nvcc."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CudaFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """Return NVRTC with its parts, ptxas and the headers, and nvcc and the linker if installed.
+        """Return NVRTC, ptxas, the headers, and nvcc and the linker if installed.
 
         Raises:
             ToolchainError: a tool is missing, of another release than the others, or outside of the

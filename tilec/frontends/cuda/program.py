@@ -23,7 +23,7 @@ from tilec_runtime.model.arch import Version
 
 
 class Programs:
-    """Caches the last program, shared by jobs of a group and by PTX of the same architecture.
+    """Caches the last program: jobs of a group, and PTX of one architecture, share it.
 
     Attributes:
         failed: key of the last group that did not compile as one, to try it only once.
@@ -83,7 +83,7 @@ class ProgramCompiler:
         self._debug = self._spec.debug and not self._to_ltoir
 
     def compile(self) -> DeviceCompile:
-        """Compile the source to PTX of the entry points, and to LTO-IR if it is linked or shipped.
+        """Compile the source to PTX, and to LTO-IR if it is linked or shipped.
 
         Raises:
             CompileError: with located diagnostics, log and command.

@@ -1,4 +1,4 @@
-"""Read the kernels of prebuilt files, and their parameters as far as the code declares them."""
+"""Read the kernels of prebuilt files, and the parameters that the code declares."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _param(param: PtxParam, name: str, location: Location) -> ParamDecl:
 
 
 def _names(entry: PtxEntry) -> Sequence[str]:
-    """Return Python names of parameters: those of the PTX, or `param_0`, … for generated ones."""
+    """Return names of parameters: of the PTX, or `param_0`, … for generated ones."""
     names: list[str] = []
     for index, param in enumerate(entry.params):
         made_up = re.fullmatch(rf"{re.escape(entry.name)}_param_\d+", param.name)

@@ -24,7 +24,7 @@ _TOOLS = ("ptxas", "libnvJitLink", "libnvvm", "cuobjdump", "tileiras")
 
 
 class PrebuiltFrontend:
-    """Reads compiled code, and compiles intermediate code (PTX and the like) for each target."""
+    """Reads compiled code; compiles intermediate code such as PTX for each target."""
 
     name = "prebuilt"
     suffixes: tuple[str, ...] = SUFFIXES["prebuilt"]

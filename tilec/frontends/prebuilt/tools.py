@@ -1,4 +1,4 @@
-"""Open prebuilt code: compile LTO-IR and NVVM IR to PTX, and extract the members of fatbins."""
+"""Open prebuilt code: LTO-IR and NVVM IR as PTX, and the members of fatbins."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def signatures_of(value: object) -> tuple[tuple[object, ...], ...]:
 
 
 def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[Argument]) -> str:
-    """Return a message if no signature accepts the arguments of a launch, or an empty string.
+    """Return why no signature accepts the arguments of a launch, or an empty string.
 
     Arrays match by dtype and rank. Their layout follows the strides in the manifest.
     """
@@ -181,7 +181,7 @@ def _alike(kind: object) -> object:
 
 
 def dispatcher_of(value: Any) -> Any:
-    """Return the value if it is a `@cuda.jit` dispatcher of a function outside numba, or None."""
+    """Return a `@cuda.jit` dispatcher of a function outside numba, or None."""
     if "numba_cuda" not in sys.modules:
         return None
     from numba.cuda.dispatcher import CUDADispatcher

@@ -1,4 +1,4 @@
-"""Bind a SIMT kernel's parameters to the manifest: arguments of its function, slots of a launch."""
+"""Bind a SIMT kernel's parameters to the arguments of a launch."""
 
 from __future__ import annotations
 

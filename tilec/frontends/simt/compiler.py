@@ -1,4 +1,4 @@
-"""Compile jobs of the simt frontend: bind, make PTX with numba and libNVVM, link called functions.
+"""Compile jobs of the simt frontend to PTX with numba, and link called functions.
 
 `machine_code` makes the image of the PTX.
 """

@@ -1,4 +1,4 @@
-"""Turn errors of numba into compile errors with the user's location, a message and the calls."""
+"""Turn errors of numba into compile errors with the user's locations."""
 
 from __future__ import annotations
 

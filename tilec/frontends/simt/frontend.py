@@ -1,4 +1,4 @@
-"""The frontend of SIMT Python: numba-cuda device code to cubins, PTX and LTO-IR, with no GPU."""
+"""The `simt` frontend: numba-cuda device code to cubins, PTX and LTO-IR."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
 
 
 def _without_driver(exc: CompileError, source: Source) -> CompileError:
-    """Explain the error of a module that needs a GPU on import; return other errors unchanged."""
+    """Explain the error of a module that needs a GPU on import; pass on others."""
     if "CudaSupportError" not in exc.what:
         return exc
     message = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"

@@ -1,4 +1,4 @@
-"""Compile the CUDA C++ that SIMT kernels call: numba's own, the grid barrier, sources of `link`."""
+"""Compile the CUDA C++ that SIMT kernels call: of numba, and of `link`."""
 
 from __future__ import annotations
 

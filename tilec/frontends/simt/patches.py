@@ -20,7 +20,7 @@ from tilec_runtime.model.arch import Version
 
 
 def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> None:
-    """Replace functions of numba-cuda for the rest of this process, which compiles one kernel.
+    """Replace functions of numba-cuda for the rest of this process (one kernel).
 
     Device functions get the kernel's target and options.
     """

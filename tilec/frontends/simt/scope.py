@@ -1,4 +1,4 @@
-"""Find the variables that a kernel captures or reads, and the device functions that it calls."""
+"""Find the outer variables of a kernel, and the device functions that it calls."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def captures(function: FunctionType, module: LoadedModule, at: Location) -> Iter
 
 
 def names_read(function: FunctionType, module: LoadedModule) -> set[str]:
-    """Return all names, also of attributes, in a kernel and the device functions it may call."""
+    """Return all names, also of attributes, in a kernel and its device functions."""
     reached = (function, *_reached(function, module))
     return set().union(*(_names_of(each.__code__) for each in reached))
 

@@ -1,4 +1,4 @@
-"""Argument lists of entry points: derived from declarations, compared with compiled code."""
+"""Derive argument lists of entry points, and compare them with compiled code."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _with_stated(param: ParamDecl, stated: Param | None) -> ParamDecl:
 
 
 def _align(end: int, offset: int) -> int:
-    """Return the least alignment that gives a parameter its offset; code records offsets only."""
+    """Return the least alignment that fits an offset; code records offsets only."""
     align = 1
     while align < _MAX_ALIGN and _up(end, align) != offset:
         align *= 2

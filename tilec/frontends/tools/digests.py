@@ -1,4 +1,4 @@
-"""Cache digests of large files by path and file status, so that a compiler is hashed once."""
+"""Cache digests of large files by path and status, to hash a compiler once."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def file_sha256(path: Path) -> str:
 
 
 def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:
-    """Return rows of a wheel's file list (`path,sha256=…,size`) for the current files in `site`.
+    """Return rows of a wheel's file list (`path,sha256=…,size`) for files in `site`.
 
     Raises:
         OSError: a file cannot be read.

@@ -43,7 +43,7 @@ def is_environment(path: str) -> bool:
 
 @contextlib.contextmanager
 def variables_hidden(prefixes: tuple[str, ...], **given: str) -> Iterator[None]:
-    """Hide environment variables with one of the prefixes, and set the given ones, in a `with`.
+    """Hide environment variables by prefix, and set the given ones, in a `with`.
 
     Compilers read such variables, and a build must depend on its declared inputs only. A lock
     admits one thread at a time.

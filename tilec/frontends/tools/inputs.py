@@ -154,9 +154,9 @@ def search_bases(source: Source) -> tuple[str, ...]:
 
 
 def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
-    """Return the file of module `dotted` under `base`, relative to the root, or an empty tuple.
+    """Return the file of module `dotted` under `base`, or an empty tuple.
 
-    A package's `__init__.py` is preferred.
+    The name is relative to the root. A package's `__init__.py` is preferred.
     """
     stem = "/".join(filter(None, (base, *dotted.split("."))))
     return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]

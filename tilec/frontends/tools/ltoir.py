@@ -71,7 +71,7 @@ def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
 def as_one(
     linker: Tool, pieces: Sequence[Piece], arch: str, options: Sequence[str], *, whole: bool = True
 ) -> Linked:
-    """Link pieces to PTX for an architecture (`sm_80`), and with `whole` to one LTO-IR module.
+    """Link pieces to PTX for `arch` (`sm_80`), and with `whole` to one LTO-IR module.
 
     Raises:
         ToolchainError: nvJitLink cannot be used, or gives no linked LTO-IR.

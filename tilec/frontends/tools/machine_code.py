@@ -147,7 +147,7 @@ def oldest_cuda(job: Job, release: Version) -> Version:
 
 
 def shipped_isa(job: Job, own: Version) -> Version:
-    """Return the PTX ISA to ship: the text's own, or the newest that the oldest driver reads.
+    """Return the PTX ISA to ship: its own, or the newest that the oldest driver reads.
 
     Raises:
         CompileError: that driver reads no PTX for the target; the error has no location.

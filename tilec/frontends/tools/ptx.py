@@ -56,7 +56,7 @@ def needed_isa(log: str) -> Version | None:
 
 
 def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
-    """Return (size, alignment) of each parameter of an entry, or None if the entry is missing."""
+    """Return (size, alignment) of each parameter of an entry, or None without it."""
     for entry in read_entries(text):
         if entry.name == symbol:
             return tuple((param.size, param.align) for param in entry.params)
@@ -64,7 +64,7 @@ def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
 
 
 def calls(text: str, symbol: str) -> set[str] | None:
-    """Return the functions an entry may call, at any depth; None if it calls through pointers."""
+    """Return the functions an entry may call, or None if it calls through pointers."""
     if ".func" not in text:
         return set()
     plain = without_comments(text)
@@ -95,7 +95,7 @@ def only(text: str, symbols: Collection[str]) -> str:
 
 
 def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
-    """Return the global variables that `symbols` share with entry points that `only` removes.
+    """Return global variables that `symbols` share with entry points `only` removes.
 
     The value of each variable is the list of those entry points. Initialized variables that no
     function stores to by name are constants, and left out.
@@ -177,7 +177,7 @@ def first_complaint(log: str) -> str:
 
 
 def take_mark(text: str, name: str) -> tuple[str, str]:
-    """Return the symbol whose address the global `name` holds, and the text without the global."""
+    """Return the symbol in the global `name`, and the text without this global."""
     match = re.search(rf"^[^\n]*\b{re.escape(name)}\s*=\s*([^;\s]+)\s*;\s*?\n", text, re.MULTILINE)
     if match is None:
         return "", text

@@ -1,4 +1,4 @@
-"""Compile errors with a location in a user's Python module, and locations of its syntax nodes."""
+"""Make compile errors with locations in a user's Python module."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def function_node(text: str, line: int) -> ast.FunctionDef | None:
 
 @functools.lru_cache(maxsize=32)
 def _functions(text: str) -> dict[int, ast.FunctionDef]:
-    """Return functions by the lines of their `def` and decorators; the outermost wins a line."""
+    """Return functions by the lines of `def` and decorators; the outermost wins a line."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):

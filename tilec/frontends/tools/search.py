@@ -1,4 +1,4 @@
-"""Find compilers, libraries and headers in wheels, CUDA_HOME and PATH, without loading any."""
+"""Find compilers, libraries and headers in wheels, CUDA_HOME and PATH."""
 
 from __future__ import annotations
 

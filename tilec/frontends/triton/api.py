@@ -239,7 +239,7 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
 def configs_of(
     value: object, params: Sequence[Parameter]
 ) -> tuple[tuple[dict[str, object], ...], dict[str, Read]]:
-    """Return the configurations of a kernel's decorators, and the constants computed at a launch.
+    """Return the configurations of a kernel, and constants computed at a launch.
 
     The first is a list of constants and hints, one for each configuration of `@triton.autotune`;
     values of `@triton.heuristics` that follow from constants are included. The second maps each

@@ -1,4 +1,4 @@
-"""Bind a Triton kernel's parameters to the manifest: types and constants, slots of a launch."""
+"""Bind a Triton kernel's parameters to the arguments of a launch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
 
 
 def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
-    """Return the arguments with a tensor map for each descriptor, or None if the numbers differ."""
+    """Return the arguments with tensor maps, or None if their number differs."""
     left = list(maps)
     wanted = sum(slot.type == expr.DESCRIPTOR for slot in abi)
     if wanted != len(left):

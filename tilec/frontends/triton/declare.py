@@ -1,4 +1,4 @@
-"""Read the Triton kernels of an executed module: parameters, stores, configurations, docstrings."""
+"""Read the Triton kernels of an executed module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derive facts about a kernel's arguments from declarations: divisors, and constant values."""
+"""Derive divisors and constant values of a kernel's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frontend of Triton: unmodified `@triton.jit` functions to cubins and PTX, with no GPU."""
+"""The `triton` frontend: unmodified `@triton.jit` functions to cubins and PTX."""
 
 from __future__ import annotations
 

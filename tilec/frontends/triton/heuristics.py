@@ -1,4 +1,4 @@
-"""Find the names that rules of `@triton.heuristics` read, and the formulas that they compute."""
+"""Find the names and formulas in rules of `@triton.heuristics`."""
 
 from __future__ import annotations
 

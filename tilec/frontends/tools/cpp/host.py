@@ -1,4 +1,4 @@
-"""Detect sources with host code or host headers: NVRTC accepts neither, so they need nvcc."""
+"""Detect sources with host code or host headers, which need nvcc."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def host_part(source: Source) -> str:
 
 
 def _host_includes(source: Source, text: str) -> Iterator[tuple[str, str]]:
-    """Yield host headers that a source includes unconditionally, each with the including file.
+    """Yield unconditionally included host headers, each with the including file.
 
     Headers of the project are followed.
     """

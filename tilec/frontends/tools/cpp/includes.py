@@ -1,4 +1,4 @@
-"""Find the project headers that a CUDA source can include, at any depth, by reading the text.
+"""Find the project headers that a CUDA source can include, at any depth.
 
 The result may hold a file too many, since a missing one would make a cache key wrong.
 """
@@ -116,9 +116,9 @@ def source_bytes(root: str, name: str) -> bytes:
 
 
 def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
-    """Return the project headers that mention `__global__` or `__tile_global__`, sorted by name.
+    """Return the project headers that mention `__global__` or `__tile_global__`.
 
-    The source itself is left out.
+    They are sorted by name; the source itself is left out.
     """
     own = _inside(Path(root), Path(root, path), path, None)
     return sorted(
@@ -293,7 +293,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def conditional_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield number and text of each line, and the conditional directives around it, inner last."""
+    """Yield each line's number, text and conditional directives, innermost last."""
     around: list[str] = []
     for number, line in logical_lines(without_comments(text)):
         match = _CONDITION.match(line)

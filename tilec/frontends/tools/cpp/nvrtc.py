@@ -1,4 +1,4 @@
-"""A thin binding of NVRTC's stable C interface; a call compiles a program in this process."""
+"""A thin binding of NVRTC's stable C interface, which compiles in this process."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def load(library: str, builtins: str) -> Nvrtc:
 
 @contextlib.contextmanager
 def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
-    """Change to a directory in a `with`, so that compilers in this process get relative names.
+    """Change to a directory in a `with`, to give compilers relative names.
 
     With `unnamed`, debug information names the debugger's working directory instead of this one.
     """

@@ -1,4 +1,4 @@
-"""Check the options of [frontend.cuda] and of a kernel, and make compiler arguments of them."""
+"""Check the options of [frontend.cuda] and of kernels; make compiler arguments."""
 
 from __future__ import annotations
 

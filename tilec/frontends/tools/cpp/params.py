@@ -197,7 +197,7 @@ def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
 
 
 def _without_attributes(tokens: list[Token]) -> list[Token]:
-    """Remove `[[…]]`, `alignas(…)`, `__align__(…)`, `__attribute__(…)` and neutral qualifiers."""
+    """Remove attributes, alignment and qualifiers that do not change the type."""
     out: list[Token] = []
     skip: list[str] = []
     for index, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""Find the `__global__` functions of a CUDA C++ file and their parameters, without a compiler."""
+"""Find `__global__` functions of a CUDA C++ file, without a compiler."""
 
 from __future__ import annotations
 

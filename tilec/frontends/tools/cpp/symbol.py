@@ -1,4 +1,4 @@
-"""Make the C++ name of a kernel's instance from a symbol (`rmsnorm<{T}, {VEC}>`) and a variant."""
+"""Make C++ names of kernel instances from symbols such as `rmsnorm<{T}, {VEC}>`."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> di
 
 
 def readable(symbol: str) -> str:
-    """Return the name in a mangled symbol (`ns::act` for `_ZN2ns3actEf`), without parameters.
+    """Return the name in a mangled symbol: `ns::act` for `_ZN2ns3actEf`.
 
     Other symbols stay as they are.
     """
