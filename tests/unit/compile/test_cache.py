@@ -164,7 +164,7 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
 ) -> None:
     if expose is EXPOSED["another owner"][0] and os.geteuid():
         pytest.skip("giving a file away needs root")
-    monkeypatch.setattr(places, "_told", set())
+    monkeypatch.setattr(places, "_warned", set())
     root = tmp_path / "cache"
     cache.put(KEY, make_image())
     cache.put_record("a", 1)
