@@ -43,18 +43,18 @@ INPUT = Table(
         Key(
             "small",
             ListOf(Formula(0), most=8),
-            "Extents of runs that are held against the reference, where `shape` is for measuring.",
+            "Extents of runs that are compared with the reference, if `shape` is for measuring.",
         ),
         Key("dtype", DTYPE, "A dtype, or an axis that holds dtypes: the case then runs for each."),
         Key(
             "dist",
             Text("distribution", choices=DISTS),
-            "What the tensor is filled with; empty is poisoned before the run.",
+            "How the tensor is filled; empty is poisoned before the run.",
         ),
         Key("seed", Integer(0), "Seed of the random numbers; by default the name gives one."),
         Key("low", Number(), "Least value of uniform, integers and sorted."),
         Key("high", Number(), "Upper bound of uniform, integers and sorted."),
-        Key("value", Scalar(), "Of constant: every element."),
+        Key("value", Scalar(), "Every element of constant."),
         Key(
             "file",
             Text(
@@ -78,7 +78,7 @@ _ATOL = Key("atol", Number(least=0), "Absolute tolerance.")
 _ULP = Key(
     "ulp",
     Integer(0, 2**24),
-    "Results fit too that are so few numbers of the output's dtype from the reference.",
+    "Tolerance in units in the last place of the output's dtype; results within it pass too.",
 )
 TOLERANCE = Table(
     keys=(_RTOL, _ATOL, _ULP),
@@ -98,7 +98,7 @@ BENCH = Table(
         Key(
             "against",
             ListOf(Text("a library and a call such as torch:matmul(a, b)", pattern=values.AGAINST)),
-            "What to hold it against.",
+            "Rivals to compare with.",
         ),
     ),
 )
@@ -116,12 +116,10 @@ _REFERENCE = Key(
     ),
     "A plain function over NumPy arrays.",
 )
-_TOLERANCE = Key(
-    "tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype."
-)
-_BENCH = Key("bench", BENCH, "Work done by one launch, and what to hold it against.")
+_TOLERANCE = Key("tolerance", TOLERANCE, "Tolerance of results, for all dtypes or by dtype.")
+_BENCH = Key("bench", BENCH, "Work of one launch, and rivals to compare with.")
 OF_ALL_CASES = tuple(
-    dataclasses.replace(key, doc=f"{key.doc[:-1]}, for every case that does not say otherwise.")
+    dataclasses.replace(key, doc=f"{key.doc[:-1]}, for every case without its own.")
     for key in (_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)
 )
 CASE = Table(

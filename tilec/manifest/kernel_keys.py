@@ -44,7 +44,7 @@ _CPP = (
         ),
         "Preprocessor macros and their values.",
     ),
-    Key("flags", ListOf(Text()), "More compiler flags: those that tilec knows."),
+    Key("flags", ListOf(Text()), "More compiler flags, of those that tilec knows."),
     Key(
         "unchecked-flags",
         Flag(),
@@ -74,7 +74,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
         Key(
             "group",
             Integer(1, 64),
-            "Most variants of a source that are compiled in one go; 1 compiles each alone.",
+            "Most variants of a source per compile; 1 compiles each alone.",
         ),
         _LINK,
     ),
@@ -205,11 +205,11 @@ PARAM = Table(
         ),
         Key("dtype", DTYPE, "A dtype, or the axis that holds it."),
         Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
-        Key("out", Flag(), "The kernel writes it."),
+        Key("out", Flag(), "The kernel writes this tensor."),
         Key(
             "list",
             Either((Integer(1, 64), Text("an axis", pattern=values.IDENTIFIER))),
-            "A tuple of so many arrays, each a parameter of its own: NAME_0, NAME_1, … .",
+            "Number of arrays in a tuple, each a parameter of its own: NAME_0, NAME_1, ….",
         ),
         Key(
             "stride",
