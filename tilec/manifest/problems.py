@@ -83,12 +83,13 @@ class Problems:
         known: tuple[str, ...] | list[str],
         *,
         at_key: bool = False,
+        hint: str = "",
     ) -> None:
         """Record an unknown word with the nearest known one, or all of them."""
         meant = dtype_meant(value)
         near = did_you_mean(meant if meant in DTYPES and meant in known else value, known)
         listed = f"; known are {', '.join(known)}" if known and len(known) <= 24 else ""
-        self.add(path, f"unknown {noun} {value!r}{near or listed}", at_key=at_key)
+        self.add(path, f"unknown {noun} {value!r}{near or listed}", at_key=at_key, hint=hint)
 
     def expression(self, path: Path, error: ExpressionError) -> None:
         """Record an expression's error at its own character."""
@@ -178,10 +179,14 @@ class Scope:
         """Return whether an axis exists; report it if not."""
         if name in self.axes or self.open:
             return True
+        hint = f"a constant of the kernel is an axis once it has values: matrix.{name} = […]"
+        if name in self.let:
+            hint = ""
         if self.axes:
-            self.problems.unknown(path, "axis", name, tuple(self.axes), at_key=True)
+            self.problems.unknown(path, "axis", name, tuple(self.axes), at_key=True, hint=hint)
         else:
-            self.problems.add(path, f"unknown axis {name!r}: the kernel has no matrix", at_key=True)
+            what = f"unknown axis {name!r}: the kernel has no matrix"
+            self.problems.add(path, what, at_key=True, hint=hint)
         return False
 
     def value(self, name: str, value: AxisValue) -> AxisValue:
