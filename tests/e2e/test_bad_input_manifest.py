@@ -297,8 +297,8 @@ MANIFESTS = {
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_one_problem(cli: Cli, tmp_path: Path, name: str) -> None:
-    """The message with its place, the source line, a caret, the count; nothing else, and nothing
-    written.
+    """The message with its place, the source line, a caret, perhaps a hint, the count; nothing
+    else, and nothing written.
     """
     manifest, old, new, at, words = MANIFESTS[name]
     text = manifest.replace(old, new, 1)
@@ -315,7 +315,8 @@ def test_one_problem(cli: Cli, tmp_path: Path, name: str) -> None:
     assert len(excerpt) > 200 or excerpt == f"    {line}"  # a very long line is cut
     assert f"    {line}".startswith(excerpt)
     assert caret == " " * (3 + column) + "^"
-    assert rest == ["error: 1 problem in the manifest and what it names", ""]
+    told = [line for line in rest if not line.startswith("  hint: ")]
+    assert told == ["error: 1 problem in the manifest and what it names", ""]
     assert {
         name: data for name, data in tree(root).items() if not name.startswith(".tilec/")
     } == before | _lock(root)

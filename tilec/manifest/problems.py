@@ -175,13 +175,10 @@ class Scope:
             {name: frozenset(map(typed, items)) for name, items in self.axes.items()},
         )
 
-    def axis(self, name: str, path: Path) -> bool:
-        """Return whether an axis exists; report it if not."""
+    def axis(self, name: str, path: Path, *, hint: str = "") -> bool:
+        """Return whether an axis exists; report it if not, with the hint."""
         if name in self.axes or self.open:
             return True
-        hint = f"a constant of the kernel is an axis once it has values: matrix.{name} = […]"
-        if name in self.let:
-            hint = ""
         if self.axes:
             self.problems.unknown(path, "axis", name, tuple(self.axes), at_key=True, hint=hint)
         else:
@@ -199,8 +196,9 @@ class Scope:
         values = {name: self.value(name, value) for name, value in values.items()}
         for name, value in values.items():
             inner = (*path, name)
+            hint = f"a constant of the kernel is an axis once it has values: matrix.{name} = […]"
             if (
-                self.axis(name, inner)
+                self.axis(name, inner, hint="" if name in self.let else hint)
                 and name in self.axes
                 and typed(value) not in self.typed_values[name]
             ):
