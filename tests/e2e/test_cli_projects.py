@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
         ("cutile", 2),
         *(
             pytest.param(*row, marks=pytest.mark.long)
-            for row in (("tile", 1), ("cuda", 1), ("triton", 2), ("simt", 2))
+            for row in (("tile", 1), ("cuda", 1), ("triton", 4), ("simt", 2))
         ),
     ],
 )
