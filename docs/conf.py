@@ -59,9 +59,9 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 
 
 def _source_url(path: Path) -> str:
-    """Return the address of a repository file: on GitHub in a workflow, else in this checkout."""
+    """Return the address of a repository file on GitHub, or '' outside of a workflow."""
     if "GITHUB_REPOSITORY" not in os.environ:
-        return path.as_uri()
+        return ""
     server, name, commit = (
         os.environ[f"GITHUB_{key}"] for key in ("SERVER_URL", "REPOSITORY", "SHA")
     )
@@ -82,7 +82,7 @@ def _name_files(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: 
 
 
 def _link_sources(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Point relative links that leave docs/ at the repository."""
+    """Point relative links that leave docs/ at the repository, or name the file without a link."""
     home = (app.srcdir / docname).parent
 
     def replace(match: re.Match[str]) -> str:
@@ -90,7 +90,10 @@ def _link_sources(app: Sphinx, docname: str, source: list[str]) -> None:
         path = (home / target).resolve()
         if not path.exists() or path.is_relative_to(app.srcdir):
             return match[0]
-        return f'<a href="{_source_url(path)}{anchor}">{text}</a>'
+        name = path.relative_to(ROOT).as_posix()
+        if url := _source_url(path):
+            return f'<a href="{url}{anchor}">{text}</a>'
+        return f"`{name}`" if text in (name, path.name) else f"{text} (`{name}`)"
 
     source[0] = _LINK.sub(replace, source[0])
 
@@ -152,10 +155,14 @@ def _hide_constructor(
     signature: str | None,
     returned: str | None,
 ) -> tuple[str | None, str | None]:
-    """Hide a constructor that callers do not use: a function makes the class, or tilec raises it."""
+    """Hide a constructor that callers do not use.
+
+    A function makes the class, tilec raises it, or its parameters are private.
+    """
     raised = what == "exception" and "__init__" not in vars(obj)
     made = what == "class" and _maker(obj)
-    return ("", None) if raised or made else (signature, returned)
+    private = what == "class" and (signature or "").startswith("(_")
+    return ("", None) if raised or made or private else (signature, returned)
 
 
 def _name_maker(

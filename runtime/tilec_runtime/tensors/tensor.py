@@ -153,9 +153,16 @@ class Tensor(Readable, Shares["SharedTensor"]):
     def from_foreign(
         cls, source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
     ) -> Tensor:
-        """Return a tensor in another library's memory.
+        """Return a tensor in another library's memory, which is kept until the last use.
 
-        See `tilec_runtime.tensors.adopt.adopt`.
+        Args:
+            source: an object with DLPack, `__cuda_array_interface__` or NumPy's protocol.
+            stream: the stream that may use the tensor without a wait; other streams wait for it.
+                None for an internal stream.
+            driver: the driver of the tensor's device; the process's driver for it by default.
+
+        Raises:
+            TensorError: `source` is no tensor that tilec can use, or reaches beyond its memory.
         """
         from tilec_runtime.tensors.adopt import adopt
 
@@ -177,7 +184,18 @@ class Tensor(Readable, Shares["SharedTensor"]):
     ) -> Tensor:
         """Return a tensor in memory at an address.
 
-        See `tilec_runtime.tensors.adopt.adopt_raw`.
+        Args:
+            pointer: address of the first element.
+            shape: the extents.
+            dtype: the dtype.
+            device: the memory's device.
+            strides: in elements; None for a contiguous tensor.
+            owner: an object that keeps the memory; None if the caller keeps it.
+            nbytes: size in bytes from the address on; None if the caller knows that it suffices.
+            driver: the driver of the device; the process's driver for it by default.
+
+        Raises:
+            TensorError: the tensor reaches beyond `nbytes`, or its address is not aligned.
         """
         from tilec_runtime.tensors.adopt import adopt_raw
 
