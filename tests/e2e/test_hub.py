@@ -67,10 +67,12 @@ def seen(cli: Cli, made: Path, python: str) -> dict[str, object]:
         metadata.digest.validate(Digest.hash_variant(DigestAlgorithm.SHA256, V))
         (variant,) = get_variants_local(V.parent)
         seen = {"name": str(metadata.name), "variant": [variant.variant_str, type(variant).__name__]}
+        refused = False
         try:
             kernels.get_local_kernel(V.parents[1])
         except FileNotFoundError as error:
-            seen["refused"] = "does not match system backend" in str(error)
+            refused = "does not match system backend" in str(error)
+        seen["refused where torch is for the host"] = refused == (torch.version.cuda is None)
         module = kernels.get_local_kernel(V)
         seen["functions"] = module.__all__
         seen["tilec"] = [name for name in sys.modules if name.startswith("tilec")]
@@ -112,7 +114,7 @@ def seen(cli: Cli, made: Path, python: str) -> dict[str, object]:
     [
         ("name", "acme"),
         ("variant", ["torch-cuda", "NoarchVariant"]),
-        ("refused", True),
+        ("refused where torch is for the host", True),
         ("functions", ["add", "twice"]),
         ("tilec", []),
         ("written", ["z"]),
