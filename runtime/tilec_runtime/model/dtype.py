@@ -56,6 +56,10 @@ class DType:
 def _row(
     name: str, bits: int, numpy: str, c: str, tile: str, typestr: str, code: int, kind: str
 ) -> DType:
+    if 8 % bits and bits % 8:
+        raise ValueError(
+            f"dtype {name} has {bits} bits: the size must divide 8 or be a multiple of 8"
+        )
     return DType(
         name=name,
         bits=bits,

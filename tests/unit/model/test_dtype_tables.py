@@ -9,6 +9,8 @@ import pytest
 from tilec.case.compare import _DEFAULTS
 from tilec.case.files import _SAFETENSORS
 from tilec.frontends.simt.entry import NAMES as SIMT_NAMES
+from tilec.frontends.tools.cpp.diagnostics import _HEADERS
+from tilec.frontends.tools.cpp.symbol import _TYPE_HEADERS
 from tilec.frontends.tools.tile_bytecode import dtype_of
 from tilec.frontends.triton.api import NAMES as TRITON_NAMES
 from tilec.model.cpp import _NAMES as CPP_NAMES
@@ -16,12 +18,15 @@ from tilec_runtime.cpu.tileir.ir import Scalar
 from tilec_runtime.cpu.tileir.values import STORAGE
 from tilec_runtime.device.scalars import _FORMATS, _SMALL
 from tilec_runtime.kernels import CODES
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.kernels.elements import _NANS
+from tilec_runtime.model.dtype import DTYPES, _row
 
 FLOATS = {name for name, row in DTYPES.items() if row.kind == "float"}
 # Tile IR's integers have no sign.
 SIGNED = {name for name, row in DTYPES.items() if row.kind != "uint"}
 TILE_IR = {dtype_of(str(element)) for element in STORAGE}
+# C++ types that a header declares.
+DECLARED = {row.c for row in DTYPES.values() if row.c.startswith("__")}
 F8 = {"f8e4m3", "f8e5m2", "f8e8m0"}
 F4 = {"f4e2m1"}
 
@@ -36,12 +41,20 @@ F4 = {"f4e2m1"}
         pytest.param(CPP_NAMES.values(), set(DTYPES), set(), id="tilec/model/cpp.py"),
         pytest.param(TRITON_NAMES, set(DTYPES), F4 | {"f8e8m0"}, id="frontends/triton/api.py"),
         pytest.param(SIMT_NAMES, set(DTYPES), F4 | F8, id="frontends/simt/entry.py"),
+        pytest.param(_TYPE_HEADERS, DECLARED, set(), id="tools/cpp/symbol.py _TYPE_HEADERS"),
+        pytest.param(_HEADERS, DECLARED, set(), id="tools/cpp/diagnostics.py _HEADERS"),
+        pytest.param(_NANS, FLOATS, {"f8e8m0"}, id="kernels/elements.py _NANS"),
         pytest.param(_DEFAULTS, FLOATS, F4, id="case/compare.py _DEFAULTS"),
         pytest.param(_SAFETENSORS.values(), set(DTYPES), F4, id="case/files.py _SAFETENSORS"),
     ],
 )
 def test_tables_have_all_dtypes(table: Iterable[str], wanted: set[str], left_out: set[str]) -> None:
     assert wanted - set(table) == left_out
+
+
+def test_refuses_a_size_that_divides_no_byte() -> None:
+    with pytest.raises(ValueError, match="dtype f6e2m3 has 6 bits: the size must divide 8"):
+        _row("f6e2m3", 6, "float6_e2m3fn", "__nv_fp6_e2m3", "", "", 15, "float")
 
 
 def test_every_element_of_tile_ir_has_storage() -> None:

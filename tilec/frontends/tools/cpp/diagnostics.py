@@ -251,6 +251,7 @@ _HEADERS = {
     "__nv_fp8_e4m3": "cuda_fp8.h",
     "__nv_fp8_e5m2": "cuda_fp8.h",
     "__nv_fp8_e8m0": "cuda_fp8.h",
+    "__nv_fp4x2_e2m1": "cuda_fp4.h",
     "cooperative_groups": "cooperative_groups.h",
     "cg": "cooperative_groups.h",
     "cub": "cub/cub.cuh",

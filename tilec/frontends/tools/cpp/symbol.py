@@ -19,6 +19,7 @@ _TYPE_HEADERS = {
     "__nv_fp8_e4m3": "cuda_fp8.h",
     "__nv_fp8_e5m2": "cuda_fp8.h",
     "__nv_fp8_e8m0": "cuda_fp8.h",
+    "__nv_fp4x2_e2m1": "cuda_fp4.h",
 }
 _PLACE = re.compile(r"\{\s*(\w+)\s*\}")
 _DOUBLE = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
