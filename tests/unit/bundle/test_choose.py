@@ -17,6 +17,9 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitBy, JitFallback
 
 CUDA_13_0, CUDA_13_4 = (13, 0), (13, 4)
+# A capability that no release of tilec knows, and the newest PTX that such a GPU can run.
+UNKNOWN = (99, 0)
+NEWEST_PTX = "compute_{}{}".format(*max(ARCHS))
 ALLOW = (
     'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
 )
@@ -62,7 +65,7 @@ TABLE: list[tuple[str, Version, Version, str]] = [
     ("sm_90:tile", (9, 0), CUDA_13_0, "sm_90"),
     # PTX runs on its capability and later ones, if the driver reads its ISA.
     ("compute_80@8.0", (8, 0), CUDA_13_0, "compute_80"),
-    ("compute_80@8.0", (12, 1), CUDA_13_0, "compute_80"),
+    ("compute_80@8.0", max(ARCHS), CUDA_13_0, "compute_80"),
     ("compute_80@8.0", (7, 5), CUDA_13_0, ""),
     ("compute_80@9.0", (9, 0), CUDA_13_0, "compute_80"),
     ("compute_80@9.4", (9, 0), CUDA_13_0, "compute_80"),  # through nvJitLink
@@ -106,9 +109,9 @@ TABLE: list[tuple[str, Version, Version, str]] = [
     ("sm_90>=13.4", (9, 0), CUDA_13_0, ""),
     ("sm_90>=13.4 compute_80@8.0", (9, 0), CUDA_13_0, "compute_80"),
     # Capabilities that this table does not know yet.
-    ("sm_120 compute_120@8.7", (13, 0), CUDA_13_4, "compute_120"),
+    ("sm_120 compute_120@8.7", UNKNOWN, CUDA_13_4, "compute_120"),
     ("sm_121a compute_120f@8.8", (12, 5), CUDA_13_4, "compute_120f"),
-    ("tileir@13.0>=13.0", (13, 0), CUDA_13_4, ""),
+    ("tileir@13.0>=13.0", UNKNOWN, CUDA_13_4, ""),
     ("", (9, 0), CUDA_13_0, ""),
 ]
 
@@ -302,15 +305,15 @@ def test_require_lists_every_candidate() -> None:
         ("", (8, 7), CUDA_13_4, "add sm_87 to [targets] and build again"),
         (
             "sm_120",
-            (14, 0),
+            UNKNOWN,
             CUDA_13_4,
-            "add compute_121 to [targets] and build again: PTX is what GPUs newer than tilec run",
+            f"add {NEWEST_PTX} to [targets] and build again: PTX is what GPUs newer than tilec run",
         ),
         ("sm_80", (6, 1), CUDA_13_4, "use a GPU of compute capability 7.5 or later"),
         ("sm_80:tile", (9, 0), CUDA_13_4, "add sm_90 to [targets] and build again"),
         (
             "sm_90:tile sm_80:tile",
-            (14, 0),
+            UNKNOWN,
             CUDA_13_4,
             "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run",
         ),
@@ -327,7 +330,7 @@ def test_require_lists_every_candidate() -> None:
             CUDA_13_4,
             f"add sm_90 to [targets] and build again; or {ALLOW}",
         ),
-        ("compute_80@9.0", (14, 0), CUDA_13_4, ALLOW),
+        ("compute_80@9.0", UNKNOWN, CUDA_13_4, ALLOW),
         (
             "lto_80@13.4>=13.0",
             (9, 0),
@@ -455,7 +458,7 @@ def drawn(draw: st.DrawFn) -> ImageInfo:
 
 DEVICES = st.builds(
     DeviceFacts,
-    cc=st.sampled_from([*ARCHS, (6, 1), (10, 1), (12, 9), (13, 0)]),
+    cc=st.sampled_from([*ARCHS, (6, 1), (10, 1), (12, 9), UNKNOWN]),
     driver=st.sampled_from(RELEASES),
     jit=st.sampled_from([None, *JitFallback]),
 )
