@@ -1,4 +1,17 @@
-"""The build pipeline: load, declare, plan, compile, bundle, publish."""
+"""The whole pipeline on one page: load, declare, plan, compile, bundle, publish.
+
+skip      compile/stamp.py                       end the build if no file changed
+load      manifest/load.py                       Manifest: frozen values with all defaults
+open      compile/project.py                     Project: frontends, a Source per kernel
+declare   compile/declare.py, in a worker        KernelDecl: the kernels of each source
+plan      plan/__init__.py, plan/planner.py      Job: one variant for one target
+key       compile/keys.py                        the cache key of each job
+compare   package/outputs.py                     end the build if outputs are up to date
+compile   compile/execute.py, pool.py, worker.py images, from the cache or from workers
+assemble  compile/assemble.py                    the bundle's index, failures, budgets
+publish   package/publish.py                     outputs, all written, then renamed at once
+record    compile/lockfile.py, compile/stamp.py  tilec.lock, status of all files
+"""
 
 from __future__ import annotations
 
