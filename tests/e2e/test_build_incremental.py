@@ -185,6 +185,22 @@ def test_explain_names_the_header(cli: Cli, project: Path) -> None:
     assert "input include/deep/floor.cuh" not in {row["label"] for row in alone["inputs"]}
 
 
+@pytest.mark.parametrize(
+    ("cache", "options"), [("", ["--no-cache"]), ("off", [])], ids=["option", "variable"]
+)
+def test_a_cache_that_is_off_is_neither_read_nor_written(
+    tmp_path: Path, cache: str, options: list[str]
+) -> None:
+    root = write(tmp_path / "project", HEAD + TWICE)
+    home = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": ""}
+    cli = Cli({**environment(cache or tmp_path / "cache"), **home})
+    for _ in range(2):
+        assert cli.good(root, "build", "--force", *options).jobs == {"twice-sm_90"}
+    assert [path for path in tmp_path.glob("*/**/images/*/*") if path.is_file()] == []
+    edit(root / "k" / "twice.cu", "2.0f", "6.0f")
+    assert cli.good(root, "build", *options).jobs == {"twice-sm_90"}
+
+
 def test_the_lock_pins_what_each_build_gave(tmp_path: Path) -> None:
     """Pins of other targets and profiles stay; those of what the project has no more go; writing
     them costs no later build.

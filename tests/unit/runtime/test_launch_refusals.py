@@ -22,7 +22,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
-from tilec_runtime import api
+from tilec_runtime import Tensor, api
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
@@ -34,6 +34,7 @@ from tilec_runtime.errors import (
     PlacementError,
     RankError,
     RequirementError,
+    UseAfterMoveError,
     VariantError,
 )
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -219,6 +220,17 @@ def test_the_checks_come_in_the_documented_order():
     module, driver = wholly(wrong)
     module.add(Array(1023, ptr=0x10000), x, y, stream=5)
     assert len(driver.launches) == 1
+
+
+def test_ownership_is_checked_before_what_arguments_are():
+    module, driver = loaded(ADD)
+    moved = Tensor.uninitialized((64,), "f32", driver=driver, ordinal=0, stream=0)
+    shared = moved.share()
+    with pytest.raises(UseAfterMoveError, match="it was moved into share"):
+        module.add(moved, shared, "no tensor", stream=5)
+    with pytest.raises(ArgumentError, match="got 2"):
+        module.add(moved, shared, stream=5)
+    assert driver.launches == []
 
 
 def wholly(facts):

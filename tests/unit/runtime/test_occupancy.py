@@ -57,6 +57,12 @@ def test_clusters_and_cooperation_at_once_count_whole_clusters() -> None:
     assert driver.launches[0].shape.cluster == (4,)
 
 
+def test_a_device_without_clusters_and_cooperative_launches() -> None:
+    device = dataclasses.replace(H200, cluster=False, cooperative=False)
+    held = loaded(ADD, devices=(device,))[0].add.residency(Z, X, Y)
+    assert (held.max_cooperative_grid, held.max_cluster_size, held.max_active_clusters) == (0, 1, 0)
+
+
 def test_the_suggestion_keeps_most_threads_resident(monkeypatch: pytest.MonkeyPatch) -> None:
     module, driver = loaded(ADD)
 

@@ -66,6 +66,17 @@ def test_a_launch_that_is_refused_gives_its_arguments_back(
     assert held.runs == 1
 
 
+@pytest.mark.parametrize("run", RUNS[::3])
+def test_an_error_of_the_device_gives_arguments_back(
+    held: Held, run: Callable[[DeviceOp[Any]], Any]
+) -> None:
+    z, x, y = held.tensor(), held.tensor(), held.tensor()
+    held.fail = True
+    with pytest.raises(OSError, match="the kernel failed"):
+        run(held.module.ops.add(z, x, y))
+    assert owned(z, x, y)
+
+
 def test_partitions_come_back_as_they_were(held: Held) -> None:
     z, x, y = (
         held.tensor(count=1000).partition(256),

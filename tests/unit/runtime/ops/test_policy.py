@@ -134,6 +134,18 @@ def test_tasks_have_defaults_of_their_own(held: Held) -> None:
     assert first != second
 
 
+def test_threads_inherit_no_settings_and_to_thread_does(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_defaults(monkeypatch)
+    set_default_device(held.device)
+    seen: list[Device] = []
+    with use_device(Device(0, driver=FakeDriver())) as device:
+        at_once(lambda: seen.append(current_device()))
+        seen.append(asyncio.run(asyncio.to_thread(current_device)))
+    assert seen == [held.device, device]
+
+
 def test_a_block_of_a_generator_may_end_in_another_context(held: Held) -> None:
     def block() -> Iterator[Device]:
         with use_policy(SingleStream(held.device)), use_device(held.device) as device:
