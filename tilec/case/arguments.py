@@ -142,16 +142,16 @@ def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[
     return name, known
 
 
-def _parts(option: str, text: str, fix: str) -> tuple[str, str]:
+def _parts(option: str, text: str, fix: str, *, empty: bool = False) -> tuple[str, str]:
     name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not name.isidentifier() or not value:
+    if not equals or not name.isidentifier() or not (value or empty):
         raise UsageError(f"{option} {text!r} is not NAME=VALUE", fix=fix)
     return name, value
 
 
 def _setting(text: str) -> Override:
     forms = "take n=4096, x=[512,512], x=f16[512,512]:normal:7 or BM=64"
-    name, value = _parts("--set", text, forms)
+    name, value = _parts("--set", text, forms, empty=True)  # an axis may have the empty text
     if is_file(value):
         raise UsageError(
             f"--set {text!r}: an array from a file is an input", fix=f"--input {name}={value}"

@@ -13,6 +13,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.table import axis_shown
 
 
 def chain_cases(
@@ -139,7 +140,7 @@ class _Binder:
         built: Sequence[AxisValue],
         at: Location | None,
     ) -> AxisValue:
-        values = ", ".join(map(str, built))
+        values = ", ".join(map(axis_shown, built))
         if operand.name:
             quoted = f'write text in quotes: {name}="{operand.name}"'
             raise self._error(

@@ -29,6 +29,7 @@ from tilec.cli.tables import (
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
+from tilec_runtime.model.table import axis_shown
 
 if TYPE_CHECKING:
     from tilec.inspection.container import Container
@@ -358,8 +359,10 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     app.say(f"  {kernel.language}, {kernel.location}{f': {doc}' if doc else ''}")
     default = dict(kernel.default)
     for name, values in kernel.axes:
-        chosen = f" (default {default[name]})" if name in default and len(values) > 1 else ""
-        app.say(f"  {name} = {', '.join(map(str, values))}{chosen}", indent=len(name) + 5)
+        chosen = (
+            f" (default {axis_shown(default[name])})" if name in default and len(values) > 1 else ""
+        )
+        app.say(f"  {name} = {', '.join(map(axis_shown, values))}{chosen}", indent=len(name) + 5)
     for label, text in _launch(kernel):
         if text:
             app.say(f"  {label} {text}")

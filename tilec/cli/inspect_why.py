@@ -17,6 +17,7 @@ from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import MissingError, UsageError
 from tilec_runtime.launch.prepare import Explanation
+from tilec_runtime.model.table import axis_shown
 
 COLORS = {"takes": "green", "passes over": "yellow", "cannot take": "yellow"}
 SHOWN = 8
@@ -119,7 +120,7 @@ def _images_json(choice: Choice) -> list[dict[str, str]]:
 
 def _explained(app: App, why: Why, explanation: Explanation) -> None:
     for name, origin in explanation.origins:
-        app.say(f"  {name} = {dict(explanation.axes)[name]}, {origin}")
+        app.say(f"  {name} = {axis_shown(dict(explanation.axes)[name])}, {origin}")
     for reason in explanation.reasons:
         app.say(f"  {reason}")
     if why.assumed:

@@ -12,6 +12,7 @@ from tilec_runtime.model.arch import ARCHS, TargetKind, Version
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
+from tilec_runtime.model.table import axis_shown
 
 # Requirements of a parameter besides its kind and dtypes.
 _FACTS = ("rank", "out", "stride", "shape_divisible", "stride_divisible", "align")
@@ -286,8 +287,8 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             message = f"axis {name} added{', without a default' if needed else ''}"
             yield Change(what=message, breaking=needed)
             continue
-        lost = [str(value) for value in before[name] if value not in after[name]]
-        gained = [str(value) for value in after[name] if value not in before[name]]
+        lost = [axis_shown(value) for value in before[name] if value not in after[name]]
+        gained = [axis_shown(value) for value in after[name] if value not in before[name]]
         if lost and name not in bound:
             yield Change(what=f"{name} = {', '.join(lost)} is not built any more", breaking=True)
         if gained:

@@ -181,7 +181,7 @@ def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dic
     values: dict[str, Any] = {}
     for text in arguments:
         name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not name.isidentifier() or not value:
+        if not equals or not name.isidentifier() or not (value or name in axes):
             raise UsageError(f"{text!r} is no argument", fix=f"take {FORMS}")
         if name in values:
             raise UsageError(f"{text!r}: {name} is given twice")

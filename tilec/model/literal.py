@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.table import axis_shown
 
 
 def read_number(text: str) -> int | float | bool | None:
@@ -21,10 +22,10 @@ def read_number(text: str) -> int | float | bool | None:
 
 
 def axis_text(value: AxisValue) -> str:
-    """A value of an axis as it is written: `64`, `f16`, `true`."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value of an axis as it is written: `64`, `f16`, `true`, `''`."""
+    return str(value).lower() if isinstance(value, bool) else axis_shown(value)
 
 
 def read_axis_value(text: str, built: Iterable[AxisValue]) -> AxisValue | None:
     """Return the built value of an axis with this text, or None."""
-    return next((value for value in built if text == axis_text(value)), None)
+    return next((value for value in built if (text or "''") == axis_text(value)), None)

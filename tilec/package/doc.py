@@ -7,6 +7,7 @@ import itertools
 from tilec.package.text import paragraph, plain, prose
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.table import axis_shown
 
 # A docstring lists this many variants; `tilec inspect` lists them all.
 MOST_VARIANTS = 12
@@ -175,7 +176,7 @@ def _layout(param: Param) -> list[str]:
 
 def one_of(values: tuple[AxisValue, ...]) -> str:
     """Format the values of an axis as `1, 2 or 4`."""
-    *first, last = map(str, values)
+    *first, last = map(axis_shown, values)
     return f"{', '.join(first)} or {last}" if first else last
 
 

@@ -13,6 +13,7 @@ from tilec_runtime.errors import BundleError, ExpressionError
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.table import axis_shown
 
 if TYPE_CHECKING:
     from tilec_runtime.launch.lists import Lists
@@ -170,7 +171,7 @@ class Contract:
 
     def built(self, name: str) -> str:
         """Return the values of an axis that were built, for messages."""
-        return ", ".join(str(value) for value in self.axes[name])
+        return ", ".join(map(axis_shown, self.axes[name]))
 
     def matching(self, axes: dict[str, AxisValue]) -> list[VariantInfo]:
         """Return the variants at a point of the matrix, in the order of a launch's tries."""

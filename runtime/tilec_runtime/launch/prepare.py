@@ -40,6 +40,7 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import ParamKind
+from tilec_runtime.model.table import axis_shown
 from tilec_runtime.values import replace, value_class
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return the explanation as text, one line per decision."""
-        point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
+        point = ", ".join(f"{name}={axis_shown(value)}" for name, value in self.axes) or "no axes"
         lines = [f"{self.kernel} on {self.device}: {point}"]
         origins = [f"{name} is {origin}" for name, origin in self.origins]
         lines += [f"  {'; '.join(origins)}"] if origins else []
@@ -376,7 +377,7 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
         why = f"{settled.considered[-1].variant.id} comes before it"
         for name, value in variant.axes:
             if call.axes[name] != value:
-                why = f"{name} is {value}, and {call.axes[name]} is {settled.origins[name]}"
+                why = f"{name} is {axis_shown(value)}, and {axis_shown(call.axes[name])} is {settled.origins[name]}"
                 break
         yield Considered(variant=variant, taken=False, reason=why)
 

@@ -12,6 +12,11 @@ Point = tuple[tuple[str, AxisValue], ...]
 Range = tuple[int, int]
 
 
+def axis_shown(value: AxisValue) -> str:
+    """Return an axis value for messages; an empty text is ''."""
+    return "''" if value == "" else str(value)
+
+
 @value_class(frozen=True, kw_only=True)
 class DispatchRule:
     """A rule for launches: if `when` holds, use the axes of the point `take`.

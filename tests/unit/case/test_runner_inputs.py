@@ -205,7 +205,8 @@ def test_scalars_shapes_tensors_and_axes() -> None:
     ("settings", "words"),
     [
         (("n",), "--set 'n' is not NAME=VALUE"),
-        (("n=",), "--set 'n=' is not NAME=VALUE"),
+        (("n=",), "--set n=: '' is no number, and add takes i32 for n"),
+        (("=3",), "--set '=3' is not NAME=VALUE"),
         (("1n=3",), "--set '1n=3' is not NAME=VALUE"),
         (
             ("alhpa=3",),
@@ -225,6 +226,7 @@ def test_scalars_shapes_tensors_and_axes() -> None:
         (("x=[4,]",), "--set x=[4,]: an extent is missing in [4,]"),
         (("x=f23[4]",), "--set x=f23[4]: unknown dtype 'f23'; did you mean 'f32'"),
         (("VEC=2",), "--set 'VEC=2': VEC was built for 1, 4"),
+        (("VEC=",), "--set 'VEC=': VEC was built for 1, 4"),
         (("x=a.npy",), "--set 'x=a.npy': an array from a file is an input"),
     ],
 )
@@ -232,6 +234,14 @@ def test_settings_that_do_not_fit(settings: tuple[str, ...], words: str) -> None
     with pytest.raises(UsageError) as caught:
         taken_by(*settings)
     assert words in str(caught.value)
+
+
+def test_an_axis_value_may_be_the_empty_text() -> None:
+    act = info(tensor("z", out=True), points=({"ACT": ""}, {"ACT": "relu"}))
+    cases = kernel(case("small", made("z", 8)))
+    assert parse_axis("ACT=", act) == ("ACT", "")
+    changed, _ = overridden(cases, act, parse_overrides(("ACT=",), (), cwd=Path()))
+    assert changed.cases[0].axes == (("ACT", ""),)
 
 
 def given(*texts: str, cwd: Path = Path()) -> BoundCase:

@@ -346,6 +346,44 @@ def test_how_answers_look(
     golden(GOLDEN / f"why-{name}-{width}.txt", done.out)
 
 
+ACT = kernel(
+    "act",
+    (Param(name="q", kind=ParamKind.TENSOR, dtype="f16", rank=1),),
+    tuple(
+        VariantInfo(
+            id=f"act-{name}",
+            axes=(("ACT", act),),
+            abi=(slot("ptr", "q.ptr"),),
+            images=(image("a"),),
+        )
+        for name, act in (("none", ""), ("relu", "relu"))
+    ),
+    axes=(("ACT", ("", "relu")),),
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("ACT=",), 0, "  ACT = '', the caller's\n"),
+        (("ACT=''",), 0, "  ACT = '', the caller's\n"),
+        (("ACT=relu",), 0, "ACT is '', and relu is the caller's"),
+        ((), 1, "act: ACT has no default: choose one of '', relu\n"),
+        (("ACT=gelu",), 2, "'ACT=gelu': ACT was built for '', relu\n"),
+        (("q=",), 2, "'q=' is no argument"),
+    ],
+)
+def test_an_axis_value_may_be_the_empty_text(
+    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    path = write_kernels(tmp_path / "acme.tilec", ACT)
+    tensor = () if "q=" in arguments else ("q=f16[8]",)
+    asked = ("inspect", str(path), "--why", "act", *tensor, *arguments, "--device", "sm_90")
+    done = cli(*asked)
+    assert done.code == code
+    assert words in done.out + done.err
+
+
 def test_why_shows_denied_compilation_at_load(cli: Cli, bundle: Path) -> None:
     asked = ("inspect", str(bundle), "--why", "attention", "--device", "sm_120")
     done = cli(*asked, "--json")
