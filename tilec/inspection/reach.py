@@ -231,7 +231,9 @@ def _coverage(info: BundleInfo, name: str, cc: Version) -> Coverage:
         variants = [
             (variant, choice)
             for kernel in info.kernels
-            for variant, choice in choices(kernel, DeviceFacts(cc=cc, driver=cuda, name=name))
+            for variant, choice in choices(
+                kernel, DeviceFacts(cc=cc, driver=cuda, name=name, jit=kernel.jit)
+            )
         ]
         lacking = [row for row in variants if not row[1].is_machine_code]
         if cuda == max(BRANCHES):

@@ -99,7 +99,23 @@ def test_coverage(tmp_path: Path) -> None:
     assert (b200.complete, b200.driver) == (False, None)
     (lack,) = b200.lacks
     assert lack.variant == "f"
-    assert lack.reasons[0].startswith("compute_80: PTX that the driver would compile")
+
+
+@pytest.mark.parametrize(
+    ("jit", "reason"),
+    [
+        (None, "PTX that the driver would compile, and jit-fallback is deny by default"),
+        (JitFallback.DENY, "PTX that the driver would compile, and jit-fallback is deny"),
+        (JitFallback.ALLOW, "PTX of ISA 8.0 for 8.0, compiled by the driver for 12.0"),
+    ],
+)
+def test_coverage_states_what_the_bundle_allows(
+    jit: JitFallback | None, reason: str, tmp_path: Path
+) -> None:
+    bundle = bundle_of(tmp_path, "compute_80", jit=jit)
+    (found,) = coverage(bundle.info, ("sm_120",))
+    assert not found.complete
+    assert [lack.reasons for lack in found.lacks] == [(f"compute_80: {reason}",)]
 
 
 @pytest.mark.parametrize(("min_driver", "complete"), [(0, True), (525, False), (550, True)])
