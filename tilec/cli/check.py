@@ -97,8 +97,14 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
 
 def _open_axes(plan: Plan) -> Iterator[str]:
     """Yield a note for each choice of axes that neither table, rules nor default make."""
+    from tilec_runtime.model.kernel import VariantInfo
+    from tilec_runtime.values import replace
+
     for kernel in plan.kernels:
-        info, by_target = kernel.info, dict(kernel.manifest.matrix.by_target)
+        by_target = dict(kernel.manifest.matrix.by_target)
+        points = dict.fromkeys(job.variant.axes for job in kernel.jobs)
+        variants = tuple(VariantInfo(id="", axes=axes) for axes in points)
+        info = replace(kernel.info, variants=variants)
         free = [name for name in info.choices if name not in by_target]
         first = {name: json.dumps(values[0]) for name, values in info.axes}
         for text in () if info.dispatched else info.launch.requires:

@@ -93,6 +93,7 @@ def make_plan(
         notes.extend(_idle_overrides(manifest, selection))
     notes.extend(planner.remarks)
     notes.extend(_factless(planned))
+    notes.extend(_with_unknown(planned))
     groups = Groups(planner.offered)
     kernels = tuple(
         dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs)))
@@ -177,6 +178,27 @@ def _factless(planned: Iterable[PlannedKernel]) -> Iterator[str]:
             f"Triton compiles {names} without facts of alignment and divisibility, which costs registers and pipelining: write "
             f"kernel.{plain[0].info.name}.assume.sets = [{{ aligned = 16, divisible = {{ {divisible} }} }}, {{}}]"
         )
+
+
+def _with_unknown(planned: Iterable[PlannedKernel]) -> Iterator[str]:
+    """Yield a note on each Triton kernel whose tensors have rows of a free stride."""
+    unknown = '"?", '
+    for kernel in planned:
+        free = [
+            param
+            for param in kernel.info.params
+            if param.rank > 1 and param.stride is not None and param.stride[-1] is None
+        ]
+        if free and kernel.manifest.language == "triton":
+            name = kernel.info.name
+            strides = "; ".join(
+                f"kernel.{name}.params.{param.name}.stride = [{unknown * (param.rank - 1)}1]"
+                for param in free
+            )
+            yield (
+                f"Triton vectorizes and pipelines no loads of rows whose stride is free: if the rows of "
+                f"{', '.join(param.name for param in free)} are contiguous, write {strides}"
+            )
 
 
 def _profile(manifest: Manifest, name: str) -> Profile:

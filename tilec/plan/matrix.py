@@ -270,8 +270,7 @@ def _fact(param: Param, assume: AssumeSet, shape: tuple[int, ...]) -> Assumption
     return Assumption(
         param=param.name,
         shape=shape,
-        stride=dict(assume.stride).get(param.name)
-        or _implied_strides(shape, param, contiguous=contiguous),
+        stride=dict(assume.stride).get(param.name) or _implied_strides(shape, param),
         align=aligned.get(param.name, aligned.get("", 1)),
         extent=extents.get(param.name, ()),
         # For a parameter that is always contiguous, the fact adds nothing.
@@ -318,11 +317,12 @@ def _contradiction(param: Param, fact: Assumption) -> str:
     return ""
 
 
-def _implied_strides(shape: tuple[int, ...], param: Param, *, contiguous: bool) -> tuple[int, ...]:
-    """Return the divisors of a contiguous tensor's free strides: the innermost extent's."""
+def _implied_strides(shape: tuple[int, ...], param: Param) -> tuple[int, ...]:
+    """Return the divisors of a contiguous tensor's strides.
+
+    That of the innermost extent divides every stride but the last, which is 1.
+    """
     if not shape or len(shape) < 2:
         return ()
-    fixed = param.stride or (*(None,) * (len(shape) - 1), 1)
-    if contiguous:
-        fixed = (*fixed[:-1], 1)
-    return tuple(1 if constant is not None else shape[-1] for constant in fixed)
+    fixed = param.stride or (None,) * len(shape)
+    return (*(1 if constant is not None else shape[-1] for constant in fixed[:-1]), 1)

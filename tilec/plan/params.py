@@ -334,18 +334,17 @@ class Resolver:
             return table.stride
         if table.contiguous is False and rank > 0:
             return (None,) * rank
-        if table.contiguous is None and rank > 0 and self._uses_stride(name):
-            return (None,) * rank
+        passed = [expr.parse_abi(text)[1] for text in self.kernel.args or ()]
+        if (
+            table.contiguous is None
+            and rank > 0
+            and any((name, "stride") in e.uses for e in passed)
+        ):
+            # A kernel that does not get the last stride assumes 1.
+            last = {(name, "stride", -1), (name, "stride", rank - 1)}
+            free = any(last & e.extents for e in passed)
+            return (*(None,) * (rank - 1), None if free else 1)
         return None
-
-    def _uses_stride(self, name: str) -> bool:
-        """Return whether `args` pass strides of a tensor.
-
-        Such a kernel accepts any strides; all others read a C-contiguous tensor.
-        """
-        return any(
-            (name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ()
-        )
 
 
 def passed_name(entry: expr.Expr) -> str:

@@ -65,9 +65,14 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
     _take_tiles(call, pinned, origins)
     _take_lists(call, pinned, origins)
     if contract.info.dispatched:
-        for axis in contract.undecided:
-            if axis not in call.axes:
+        # Rules choose among points with these values: another value may compute something else.
+        for axis in contract.undispatched:
+            if axis in call.axes:
+                continue
+            if axis not in contract.default:
                 raise _must_choose(contract, axis)
+            call.axes[axis] = contract.default[axis]
+            origins[axis] = "the default"
         return origins
     settle_axes(contract, call.axes, origins)
     call.check_contract()

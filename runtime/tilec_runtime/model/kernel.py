@@ -209,17 +209,26 @@ class KernelInfo:
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
     @property
-    def undecided(self) -> tuple[str, ...]:
-        """Axes of `choices` that neither table, rules nor default decide.
+    def undispatched(self) -> tuple[str, ...]:
+        """Axes of `choices` that neither table nor rules decide.
 
-        Every call must choose them, except where the device or a partition does. With rules, an
-        axis that follows from the others, because no two variants differ in it alone, is decided.
+        With rules, an axis that follows from the others, because no two variants differ in it
+        alone, is decided.
         """
         if self.table is not None:
             return ()
-        decided = {*dict(self.default), *(axis for rule in self.rules for axis, _ in rule.take)}
-        free = tuple(name for name in self.choices if name not in decided)
+        ruled = {axis for rule in self.rules for axis, _ in rule.take}
+        free = tuple(name for name in self.choices if name not in ruled)
         return tuple(filter(self._varies_alone, free)) if self.rules else free
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Axes of `undispatched` without a default.
+
+        Every call must choose them, except where the device or a partition does.
+        """
+        default = dict(self.default)
+        return tuple(name for name in self.undispatched if name not in default)
 
     def _varies_alone(self, axis: str) -> bool:
         """Whether two variants differ in this axis and in no other."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -259,8 +260,10 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
     data = Param(name="x", kind=ParamKind.TENSOR, dtype="T", rank=1)
     info = KernelInfo(name="k", params=(data,), dtype_axes=("T",), default=default, **shared)
     ruled = dataclasses.replace(info, rules=(DispatchRule(when="", take=(("BM", 32),)),))
+    points = itertools.product(*([(name, value) for value in values] for name, values in axes))
+    crossed = [SimpleNamespace(variant=SimpleNamespace(axes=point)) for point in points]
     kernels = [
-        SimpleNamespace(info=i, manifest=SimpleNamespace(matrix=Matrix(), cases=()))
+        SimpleNamespace(info=i, manifest=SimpleNamespace(matrix=Matrix(), cases=()), jobs=crossed)
         for i in (info, ruled)
     ]
     fake_build.check = lambda request, observer: SimpleNamespace(
@@ -269,6 +272,8 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
     assert cli("check").err == (
         "note: kernel k: a launch must choose BM and FAST; dispatch.default = "
         "{ BM = 32, FAST = false } is a default for launches and cases\n"
+        "note: kernel k: a launch must choose FAST; dispatch.default = { FAST = false } is a default "
+        "for launches and cases\n"
     )
 
 
@@ -302,7 +307,8 @@ def test_check_notes_axes_that_equal_an_extent(
         launch=LaunchInfo(requires=(requires,)),
         **changes,
     )
-    kernel = SimpleNamespace(info=info, manifest=SimpleNamespace(matrix=Matrix(), cases=()))
+    manifest = SimpleNamespace(matrix=Matrix(), cases=())
+    kernel = SimpleNamespace(info=info, manifest=manifest, jobs=())
     fake_build.check = lambda request, observer: SimpleNamespace(
         manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()
     )
@@ -314,6 +320,7 @@ def test_check_notes_cases_without_a_reference(cli, project: Path, fake_build) -
     kernel = SimpleNamespace(
         info=KernelInfo(name="k", language="tile", location=Location(file="k.py", line=1)),
         manifest=SimpleNamespace(matrix=Matrix(), cases=cases),
+        jobs=(),
     )
     fake_build.check = lambda request, observer: SimpleNamespace(
         manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()

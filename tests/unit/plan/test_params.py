@@ -426,3 +426,24 @@ def test_triton_kernels_without_facts_are_named(
     if "args" in changes:
         decl = dataclasses.replace(DECL, params=(DECL.params[1], DECL.params[-1]))
     assert plan(norm(**changes), decls={"norm": decl}, targets=("sm_90",)).notes == notes
+
+
+def test_rows_of_a_free_stride_are_named_and_take_no_divisor() -> None:
+    kernel = norm(
+        args=("x.ptr", "i32(x.stride[1])"),
+        params=(ParamTable(name="x", dtype="f32", rank=2),),
+        launch=Launch(grid=("x.shape[0]",)),
+        assume=(AssumeSet(divisible=(("x", (1, 16)),), aligned=(("", 16),)), AssumeSet()),
+        cases=(),
+    )
+    decl = dataclasses.replace(DECL, params=(DECL.params[1], DECL.params[-1]))
+    made = plan(kernel, decls={"norm": decl}, targets=("sm_90",))
+    assert made.notes == (
+        "Triton vectorizes and pipelines no loads of rows whose stride is free: if the rows of x are "
+        'contiguous, write kernel.norm.params.x.stride = ["?", 1]',
+    )
+    (fact,) = made.jobs[0].variant.assume
+    assert (fact.shape, fact.stride) == ((1, 16), (16, 1))
+    pitched = dataclasses.replace(kernel, args=("x.ptr", "i32(x.stride[0])"))
+    made = plan(pitched, decls={"norm": decl}, targets=("sm_90",))
+    assert (made.notes, made.kernels[0].info.params[0].stride) == ((), (None, 1))

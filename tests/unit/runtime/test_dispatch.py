@@ -304,6 +304,19 @@ def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
     assert taken(follows, *arrays(64)) == "tiled-f32-BM128-BN128-div16"
 
 
+def test_a_rule_keeps_the_default_of_an_axis_that_no_rule_names() -> None:
+    requires = (*TILED.launch.requires, "BN == 64 or x.shape[1] > 64")
+    info = dataclasses.replace(
+        RULED,
+        default=(("BM", 64), ("BN", 128)),
+        rules=RULED.rules[:1],
+        launch=dataclasses.replace(TILED.launch, requires=requires),
+    )
+    assert taken(info, *arrays(64, 128)) == "tiled-f32-BM64-BN128-div16"
+    with pytest.raises(RequirementError, match="BN == 64 or"):
+        taken(info, *arrays(64, 64))
+
+
 @pytest.mark.parametrize("rules", [(), (DispatchRule(when="", take=(("BN", 64),)),)])
 def test_an_axis_with_one_value_has_no_origin(rules: tuple[DispatchRule, ...]) -> None:
     variants = tuple(v for v in RULED.variants if dict(v.axes)["BM"] == 64)
