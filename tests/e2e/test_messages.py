@@ -185,6 +185,17 @@ TABLE = {
         MANY,
         UNKNOWN,
     ),
+    "a Triton kernel with some parameters in the manifest": (
+        TRITON.partition("params.y")[0] + 'params = { a = { dtype = "f32", rank = 1 } }\n',
+        MANY,
+        UNKNOWN.replace('a = { dtype = "f32", rank = … }, ', ""),
+    ),
+    "a Triton kernel without args": (
+        TRITON.partition("params.y")[0]
+        + 'params = { a_ptr = { dtype = "f32", rank = 1 }, x = { dtype = "f32", rank = 1 }, n.dtype = "i32" }\n',
+        MANY,
+        'what stride_am is: write an entry of args for each parameter, args = ["a_ptr.ptr", "x.ptr", "factor", "n", "i32(a_ptr.stride[…])"]\n',
+    ),
     "a number of Python is a scalar": (CUTILE, AXPY, "tilec.toml: no problems; 1 kernel, 2 jobs"),
     "a boolean axis is a condition": (
         CUTILE.replace("grid", 'requires = ["NEG or n > 1", "NEG == true or n > 1"], grid'),

@@ -179,10 +179,11 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         )
         report(message, ("kernel", kernel.name, "args"))
         return False
-    if kernel.language == "triton" and not kernel.params and kernel.args is None:
-        unknown = [p for p in declared if not p.type and p.rank < 0 and p.name not in axes]
+    if kernel.language == "triton" and kernel.args is None:
+        known = {*axes, *(table.name for table in kernel.params)}
+        unknown = [p for p in declared if not p.type and p.rank < 0 and p.name not in known]
         if unknown:
-            report(args_needed(decl, unknown), ("kernel", kernel.name))
+            report(args_needed(kernel, decl, unknown), ("kernel", kernel.name))
             return False
     return not _named_as_parameters(kernel, decl, report)
 

@@ -39,24 +39,36 @@ def computed_constant(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> 
     return advice if formula else f"{advice}, with the heuristic's own condition for …"
 
 
-def args_needed(decl: KernelDecl, unknown: Sequence[ParamDecl]) -> str:
-    """Return a message with `args` for a Triton kernel whose manifest has no parameters."""
-    tensors = {p.name: p.name.removesuffix("_ptr") for p in decl.params if p.address}
+def args_needed(kernel: Kernel, decl: KernelDecl, unknown: Sequence[ParamDecl]) -> str:
+    """Return a message with `args` for a Triton kernel whose parameters are unknown."""
+    written = {table.name for table in kernel.params}
+    tensors = {
+        p.name: p.name if p.name in written else p.name.removesuffix("_ptr")
+        for p in decl.params
+        if p.address
+    }
     entries = []
     for param in (each for each in decl.params if each.given):
         strided = param.name.removeprefix("stride").lstrip("_")
-        owner = next((t for t in tensors.values() if strided.startswith(t)), "")
+        owner = next(
+            (t for p, t in tensors.items() if strided.startswith(p.removesuffix("_ptr"))), ""
+        )
         if param.name in tensors:
             entries.append(f"{tensors[param.name]}.ptr")
-        elif param.type:
+        elif param.type or param.name in written:
             entries.append(param.name)
         elif strided != param.name and owner:
             entries.append(f"i32({owner}.stride[…])")
         else:
             entries.append("i32(…)")
     shown = ", ".join(f'"{entry}"' for entry in entries)
-    tables = ", ".join(f'{name} = {{ dtype = "f32", rank = … }}' for name in tensors.values())
+    missing = [name for name in tensors.values() if name not in written]
+    tables = ", ".join(f'{name} = {{ dtype = "f32", rank = … }}' for name in missing)
+    names = ", ".join(param.name for param in unknown)
+    lacking = f"the source does not say what {names} {'are' if len(unknown) > 1 else 'is'}"
+    if not missing:
+        return f"{lacking}: write an entry of args for each parameter, args = [{shown}]"
     return (
-        f"the source does not say what {', '.join(p.name for p in unknown)} are: write the tensors that a caller passes "
+        f"{lacking}: write the tensors that a caller passes "
         f"and an entry of args for each parameter, params = {{ {tables} }}, args = [{shown}]"
     )
