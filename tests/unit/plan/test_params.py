@@ -439,8 +439,10 @@ def test_rows_of_a_free_stride_are_named_and_take_no_divisor() -> None:
     decl = dataclasses.replace(DECL, params=(DECL.params[1], DECL.params[-1]))
     made = plan(kernel, decls={"norm": decl}, targets=("sm_90",))
     assert made.notes == (
-        "Triton vectorizes and pipelines no loads of rows whose stride is free: if the rows of x are "
-        'contiguous, write kernel.norm.params.x.stride = ["?", 1]',
+        (
+            "Triton vectorizes and pipelines no loads of rows whose stride is free: if the rows of x are "
+            'contiguous, write kernel.norm.params.x.stride = ["?", 1]'
+        ),
     )
     (fact,) = made.jobs[0].variant.assume
     assert (fact.shape, fact.stride) == ((1, 16), (16, 1))
