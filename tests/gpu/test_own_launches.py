@@ -1,5 +1,5 @@
 """AsyncKernelLaunch on a GPU: grids and blocks of all dimensions, shared memory, clusters,
-cooperative launches and both; Triton's PTX.
+cooperative launches and both.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import device, failed, fails, later, ones
-from tests.waiting import Gate, joined
-from tilec_runtime import Device, DeviceBuffer, Event, Stream
+from tests.waiting import Gate, at_once, joined
+from tilec_runtime import Device, DeviceBuffer, Event, Stream, api, as_op, use_device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.device.seam import CopyKind
@@ -240,6 +240,20 @@ def test_a_stream_that_waits_for_failed_work_fails_with_it() -> None:
     with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
         driver.synchronize(CPU, 0)
     driver.synchronize(CPU, other)
+
+
+def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:
+    cpu = Device("cpu", driver=CpuDriver())
+    results: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            with use_device(cpu), Stream(cpu) as stream:
+                results.append(as_op(2).map(lambda x: x + 1).sync_on(stream))
+                api.zeros(8).sync_on(stream)
+
+    at_once(*[work] * 8)
+    assert results == [3] * 160
 
 
 def test_pinned_memory_and_the_machines_own() -> None:

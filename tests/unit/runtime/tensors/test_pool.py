@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, api, use_device, with_context
 from tilec_runtime.cpu.driver import CpuDriver
@@ -45,6 +46,16 @@ def test_a_pool_keeps_counts_and_trims(cpu: CpuDriver) -> None:
     pool.close()
     with pytest.raises(SchedulingError, match=r"^the pool is closed"):
         pool.stats  # noqa: B018
+
+
+def test_memory_whose_owners_go_in_two_threads_is_freed_once(cpu: CpuDriver) -> None:
+    pool = MemPool("cpu", driver=cpu)
+    for _ in range(50):
+        first = [of(pool, cpu, 64).share()]
+        second = [first[0].clone()]
+        at_once(first.clear, second.clear)
+        cpu.synchronize(-1, 0)
+        assert pool.stats.used == 0
 
 
 def test_a_bounded_pool_says_what_it_has_and_goes_on(cpu: CpuDriver) -> None:

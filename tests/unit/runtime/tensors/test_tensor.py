@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import (
     BorrowError,
@@ -63,6 +64,18 @@ def test_tensors_of_no_dimensions_and_of_no_elements(tensor: Make) -> None:
 
 # --- moves
 # -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_of_threads_that_move_a_tensor_one_gets_it(tensor: Make) -> None:
+    for _ in range(50):
+        t, won = tensor(4), []
+
+        def take(t: Tensor = t, won: list[Tensor] = won) -> None:
+            with contextlib.suppress(UseAfterMoveError):
+                won.append(t.share())
+
+        at_once(*[take] * 4)
+        assert len(won) == 1
 
 
 def test_a_moved_tensor_says_where_it_went(tensor: Make) -> None:
