@@ -1,5 +1,5 @@
-"""Operators in torch on a GPU: results, gradients, opcheck, torch.compile, captures, streams. The
-package is that of tests/samples/operators, built elsewhere.
+"""Operators in torch on a GPU: results, opcheck, captures, streams. The package is that of
+tests/samples/operators, built elsewhere.
 """
 
 from __future__ import annotations

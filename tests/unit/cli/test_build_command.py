@@ -91,6 +91,8 @@ def test_warnings_come_once_and_notes_too(cli, project: Path, fake_build) -> Non
     assert "… and 3 more warnings (--verbose shows them)\n" in err
     assert err.endswith("note: tileir is left out\n")
     assert "number 11" in cli("build", "-v").err
+    quiet = cli("build", "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
 
 
 def test_json_of_a_build(cli, project: Path, fake_build) -> None:
