@@ -322,15 +322,18 @@ def _options(table: dict[str, Any], language: str, path: Path, problems: Problem
             owners.setdefault(key.name, []).append(owner)
     read = {name: table[name] for name in owners if name in table}
     for name in read:
+        meant = f"; did you mean 'matrix.{name}'" if name in kernel_keys.MATRIX.by_name else ""
         if language and language not in owners[name]:
             problems.add(
                 (*path, name),
-                f"is an option of {owners[name][0]}, the kernel's language is {language}",
+                f"is an option of {owners[name][0]}, the kernel's language is {language}{meant}",
                 at_key=True,
             )
         elif language == "tile" and source.endswith(".py") and name != kernel_keys.READ.name:
             problems.add(
-                (*path, name), "is an option of C++ sources, this one is Python", at_key=True
+                (*path, name),
+                f"is an option of C++ sources, this one is Python{meant}",
+                at_key=True,
             )
     for index, text in enumerate(read.get("link", ())):
         if text == source:

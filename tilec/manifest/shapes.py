@@ -476,16 +476,23 @@ class Table(Shape):
 
     def _meant(self, name: str) -> str:
         known = [key.name for key in self.keys]
-        near = nearest(name, [*known, *(self.names.choices if self.names else ())])
+        inner = self._inner()
+        choices = self.names.choices if self.names else ()
+        near = inner.get(name, "") or nearest(name, [*known, *choices])
+        near = near or inner.get(nearest(name, inner), "")
         if near:
             return f"; did you mean {near!r}"
+        return f"; known are {', '.join(known)}" if known else ""
+
+    def _inner(self) -> dict[str, str]:
+        """Return the keys of the tables in this one, each with its path."""
+        paths: dict[str, str] = {}
         for key in self.keys:
             shapes = key.shape.shapes if isinstance(key.shape, Either) else (key.shape,)
-            tables = [shape.by_name for shape in shapes if isinstance(shape, Table)]
-            inner = nearest(name, tables[0]) if tables else ""
-            if inner:
-                return f"; did you mean '{key.name}.{inner}'"
-        return f"; known are {', '.join(known)}" if known else ""
+            for shape in shapes:
+                for name in shape.by_name if isinstance(shape, Table) else ():
+                    paths.setdefault(name, f"{key.name}.{name}")
+        return paths
 
 
 def _may_be_written(value: Any, shape: Shape) -> bool:
