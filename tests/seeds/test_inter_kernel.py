@@ -13,8 +13,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.seeds.conftest import Built
+from tests.seeds.conftest import Built, pretended_gpu
 from tilec_runtime import Device, api, use_device
+from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import NoDeviceError, NoImageError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -57,6 +58,26 @@ def test_the_tile_half_runs_on_the_cpu_device(
         )
         with pytest.raises(NoImageError, match="threshold_scale"):  # of threads: a GPU runs it
             program.gated(logits).sync()
+
+
+def test_both_are_launched_on_one_stream_over_the_same_array(
+    inter_kernel: ModuleType, program: ModuleType
+) -> None:
+    (bundle,) = Path(inter_kernel.__file__ or "").parent.parent.glob("*.tilec")
+    driver = pretended_gpu(bundle)
+    with use_device(Device(0, driver=driver)):
+        program.gated(np.zeros((33, 77), np.float32)).sync()
+    named = {
+        image.symbol: kernel.name
+        for kernel in Bundle.open(bundle).info.kernels
+        for variant in kernel.variants
+        for image in variant.images
+    }
+    launches = [launch for launch in driver.launches if launch.symbol in named]
+    softmax, threshold = launches
+    assert [named[launch.symbol] for launch in launches] == ["row_softmax", "threshold_scale"]
+    assert softmax.stream == threshold.stream
+    assert threshold.arguments[3] == softmax.arguments[0]
 
 
 @pytest.mark.gpu

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.seeds.conftest import Built
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tests.seeds.conftest import Built, pretended_gpu
+from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     AsyncKernelLaunch,
     Device,
@@ -146,12 +146,7 @@ Pretended = tuple[Module, FakeDriver]
 @pytest.fixture
 def pretended(bundle: Path) -> Iterator[Pretended]:
     """The kernels on a pretended GPU, which takes down what each launch passes."""
-    kernels = {}
-    for kernel in Bundle.open(bundle).info.kernels:
-        for variant in kernel.variants:
-            for image in variant.images:
-                kernels[image.symbol] = FakeKernel(abi=variant.abi)
-    driver = FakeDriver(kernels=kernels)
+    driver = pretended_gpu(bundle)
     with use_device(Device(0, driver=driver)):
         yield load(bundle, 0, driver=driver), driver
 
