@@ -195,7 +195,7 @@ class Target:
 
         Args:
             cc: compute capability of the device.
-            exact: require an equal capability; cubins of tile kernels run on no other.
+            exact: require an equal capability, as `ImageInfo.exact`.
         """
         if self.kind is TargetKind.TILEIR:
             return cc in ARCHS and ARCHS[cc].tile

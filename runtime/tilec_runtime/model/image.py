@@ -42,8 +42,8 @@ class ImageInfo:
         digest: SHA-256 of the bytes (hex).
         size: size in bytes.
         symbol: entry point to look up after loading.
-        exact: whether it runs on exactly the target's compute capability (tile cubins), and not on
-            later minor versions.
+        exact: whether it runs on exactly the target's compute capability, and not on later minor
+            versions: cubins of tile kernels, and of Triton kernels from 9.0 on.
         ptx_isa: PTX ISA of PTX, bytecode version of Tile IR, or CUDA release of the format of
             LTO-IR; None for cubins.
         cuda: oldest CUDA release whose driver loads it.
