@@ -48,7 +48,7 @@ def main() -> None:
                 'T = ["f32", "f16"]', 'T = ["f32"]'
             )
         )
-        source = project / "kernels" / "vector_add.py"
+        source = project / "kernels.py"
         for name, words in COMMANDS.items():
             results[name] = rounds(words, project, source, arguments.repeats)
             compiling = median(results[name]["compiling"])
