@@ -283,7 +283,7 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             yield Change(what=f"axis {name} removed", breaking=name in old.choices)
             continue
         if name not in before:
-            needed = name in new.choices and name not in chosen
+            needed = name in new.undecided
             message = f"axis {name} added{', without a default' if needed else ''}"
             yield Change(what=message, breaking=needed)
             continue
@@ -293,10 +293,12 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             yield Change(what=f"{name} = {', '.join(lost)} is not built any more", breaking=True)
         if gained:
             yield Change(what=f"{name} = {', '.join(gained)} is built too", breaking=False)
+        needed = name in new.undecided and name not in old.undecided
         if name in was and was[name] != chosen.get(name):
             now = chosen.get(name, "none")
-            needed = name not in chosen and name in new.choices
             yield Change(what=f"default of {name} is {now}; was {was[name]}", breaking=needed)
+        elif needed:
+            yield Change(what=f"no rule decides {name} any more", breaking=True)
 
 
 def _language(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:

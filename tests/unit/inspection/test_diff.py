@@ -15,6 +15,7 @@ from tilec_runtime.model.arch import ARCHS, dotted
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.table import DispatchRule
 
 KERNEL = Sample().kernel("rmsnorm")
 replace = dataclasses.replace
@@ -95,6 +96,10 @@ def test_axes() -> None:
     assert told(more) == [("axis W added, without a default", True)]
     assert told(replace(more, default=(*more.default, ("W", 1)))) == [("axis W added", False)]
     assert told(replace(KERNEL, default=())) == [("default of B is none; was 128", True)]
+    ruled = replace(KERNEL, default=(), rules=(DispatchRule(when="", take=(("B", 64),)),))
+    assert [row for row in told(replace(KERNEL, default=()), ruled) if row[1]] == [
+        ("no rule decides B any more", True)
+    ]
     assert told(replace(KERNEL, default=(("B", 64),))) == [("default of B is 64; was 128", False)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 
 from tilec.frontends.tools.python_errors import function_node, located, node_location
@@ -48,7 +48,13 @@ def missing_attributes(
 ) -> tuple[Diagnostic, ...]:
     """Return a diagnostic at each use of an attribute that one of the modules does not have.
 
-    `hint` takes the names of the module and of the attribute.
+    Code under a condition is left to the compiler, which may leave it out.
+
+    Args:
+        function: the kernel's.
+        texts: text of the project's files.
+        modules: names of the modules.
+        hint: takes the names of the module and of the attribute.
     """
     file = function.__code__.co_filename
     text = texts.get(file, "")
@@ -56,12 +62,10 @@ def missing_attributes(
     if node is None:
         return ()
     table = _table(symtable.symtable(text, file, "exec"), node)
-    local = set() if table is None else set(_locals(table))
+    local = {*(_locals(table) if table is not None else ()), *function.__code__.co_freevars}
     scope = {name: value for name, value in function.__globals__.items() if name not in local}
     diagnostics = []
-    for use in (each for statement in node.body for each in ast.walk(statement)):
-        if not isinstance(use, ast.Attribute):
-            continue
+    for use in _attributes(node.body):
         module = _module(use.value, scope)
         if module is None or module.__name__ not in modules or hasattr(module, use.attr):
             continue
@@ -69,6 +73,19 @@ def missing_attributes(
         location = node_location(texts, file, use)[0]
         diagnostics.append(located(texts, location, message, hint=hint(module.__name__, use.attr)))
     return tuple(diagnostics)
+
+
+def _attributes(nodes: Iterable[ast.AST]) -> Iterator[ast.Attribute]:
+    """Yield the attributes that nodes read in any case, without those of annotations."""
+    for node in nodes:
+        if isinstance(node, (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.FunctionDef)):
+            continue
+        if isinstance(node, ast.AnnAssign):
+            yield from _attributes(filter(None, (node.value,)))
+            continue
+        if isinstance(node, ast.Attribute):
+            yield node
+        yield from _attributes(ast.iter_child_nodes(node))
 
 
 def _module(node: ast.expr, scope: Mapping[str, object]) -> ModuleType | None:

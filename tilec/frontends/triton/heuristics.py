@@ -38,6 +38,15 @@ class Known(dict[str, object]):
         self.read = name
         raise KeyError(name)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a launch has the parameter: each does."""
+        return True
+
+    def get(self, name: str, default: object = None) -> object:
+        """Read a parameter; the default is for no launch."""
+        del default
+        return self[name]
+
 
 class Formula:
     """The expression that a rule computes, in the manifest's language.
@@ -60,6 +69,7 @@ class Formula:
         raise TypeError(f"{self.text} is not known here")
 
 
+_LONGEST = 200  # characters of a formula, which a loop could double without end
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -74,7 +84,10 @@ def _joined(left: object, operator: str, right: object, kind: str) -> Formula:
             texts.append(str(operand))
         else:
             raise TypeError(f"{operand!r} has no place in a formula")
-    return Formula(f"{texts[0]} {operator} {texts[1]}", kind)
+    text = f"{texts[0]} {operator} {texts[1]}"
+    if len(text) > _LONGEST:
+        raise TypeError("the formula is too long to show")
+    return Formula(text, kind)
 
 
 def _operate(name: str, operator: str, kind: str) -> None:
@@ -100,11 +113,18 @@ class _Names(dict[str, object]):
     def __missing__(self, name: str) -> object:
         return Formula(name)
 
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: object = None) -> object:
+        del default
+        return self[name]
+
 
 def formula_of(rule: Rule) -> str:
     """Return the formula of a rule, or an empty string if it is no single expression."""
     try:
         result = rule(_Names())
-    except Exception:  # noqa: BLE001 - a rule may do anything with a value
+    except (Exception, SystemExit):  # noqa: BLE001 - a rule may do anything with a value
         return ""
     return result.text if isinstance(result, Formula) else ""

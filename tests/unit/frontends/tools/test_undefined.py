@@ -40,6 +40,9 @@ def kernel(y):
     def inner(np):
         return np.sinn(1)
     y[0] = math.sinn(math.sin(y.sinn)) + os.path.joint(y) + np.sinn(y) + os.sinn
+    if hasattr(math, "shiny"):
+        y[1]: math.Int = math.shiny(y)
+    y[2] = math.shiny(y) if hasattr(math, "shiny") else 0
 """
 
 

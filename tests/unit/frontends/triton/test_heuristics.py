@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
-from tilec.frontends.triton.heuristics import Rule, formula_of
+from tilec.frontends.triton.heuristics import Known, Rule, formula_of
+
+
+def stopping(arguments: Mapping[str, Any]) -> object:
+    raise SystemExit(arguments["n"])
+
+
+def doubling(arguments: Mapping[str, Any]) -> object:
+    value = arguments["n"]
+    for _ in range(40):
+        value = value * value % 7919
+    return value == 0
+
+
+@pytest.mark.parametrize("rule", [lambda a: a.get("n", 0) == 0, lambda a: "n" in a and a["n"] == 0])
+def test_a_parameter_of_a_launch_is_unknown_however_it_is_read(rule: Rule) -> None:
+    known = Known({"BLOCK": 64}, {"BLOCK"})
+    with pytest.raises(KeyError):
+        rule(known)
+    assert known.read == "n"
 
 
 @pytest.mark.parametrize(
@@ -22,6 +44,9 @@ from tilec.frontends.triton.heuristics import Rule, formula_of
         (lambda a: a["n"] * 1.5 > 2, ""),
         (lambda a: a["n"].bit_length(), ""),
         (lambda a: 4, ""),
+        (lambda a: a.get("n", 0) % 16 == 0, "n % 16 == 0"),
+        (stopping, ""),
+        (doubling, ""),
     ],
 )
 def test_formulas(rule: Rule, formula: str) -> None:
