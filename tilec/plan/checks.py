@@ -20,7 +20,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Param, ParamKind
-from tilec_runtime.model.table import same_point
+from tilec_runtime.model.table import axis_shown, same_point
 
 _LONGEST_ID = 240  # a file name of at most 255 bytes has a suffix too
 
@@ -359,12 +359,15 @@ def _check_default(
 ) -> None:
     path = ("kernel", kernel.name, "dispatch", "default")
     axes = dict(kernel.matrix.axes)
-    built = {name: {dict(v.constants).get(name) for v in variants} for name in axes}
+    built = {
+        name: {value for v in variants for axis, value in v.constants if axis == name}
+        for name in axes
+    }
     for name, value in kernel.default:
         if name not in axes:  # the manifest cannot check it if the source adds axes
             report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
         elif variants and value not in built[name]:
-            shown = ", ".join(map(str, sorted(built[name], key=str)))
+            shown = ", ".join(map(axis_shown, sorted(built[name], key=str)))
             report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
         elif any(p.dtype == name for p in params):
             report(
@@ -376,7 +379,7 @@ def _check_default(
         and kernel.default
         and not any(set(kernel.default) <= set(v.axes) for v in variants)
     ):
-        shown = ", ".join(f"{name} = {value}" for name, value in kernel.default)
+        shown = ", ".join(f"{name} = {axis_shown(value)}" for name, value in kernel.default)
         report(f"the matrix excludes {shown}", path)
 
 
@@ -407,5 +410,5 @@ def _check_rules(
                     (*path, "take", name),
                 )
         if variants and not any(same_point(variant.axes, dict(rule.take)) for variant in variants):
-            shown = ", ".join(f"{name} = {value}" for name, value in rule.take)
+            shown = ", ".join(f"{name} = {axis_shown(value)}" for name, value in rule.take)
             report(f"no variant has {shown}: the matrix does not make it", (*path, "take"))

@@ -396,6 +396,10 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
             "kernel.gemm.dispatch.rules[0].take.T: T is bound by the dtype of the arguments: no rule can choose it",
         ),
         (
+            tile_kernel(rules=(Rule(take=(("BM", ""),)),)),
+            "kernel.gemm.dispatch.rules[0].take: no variant has BM = '': the matrix does not make it",
+        ),
+        (
             tile_kernel(rules=(Rule(take=(("BM", 256),)),)),
             "kernel.gemm.dispatch.rules[0].take: no variant has BM = 256: the matrix does not make it",
         ),
