@@ -21,7 +21,7 @@ from tilec_runtime.model.signature import Assumption, Param
 RECIPE = 7
 
 #: Version of tilec's own declaration of sources.
-READING = 3
+READING = 4
 
 #: Fields that do not affect a compilation. All other fields of a job's dataclasses are in the key.
 EXEMPT: Mapping[type, frozenset[str]] = {
@@ -52,8 +52,8 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "note",
         )
     ),
-    # Only operators use `read`, and only messages use the last three.
-    ParamDecl: frozenset({"location", "read", "computed_from", "formula", "address"}),
+    # Only operators use `read`, and only messages use the others.
+    ParamDecl: frozenset({"location", "read", "computed_from", "formula", "follows", "address"}),
     Param: frozenset({"doc", "optional"}),  # assumptions have the tensors that are None
 }
 

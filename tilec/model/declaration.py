@@ -30,6 +30,8 @@ class ParamDecl:
         read: the kernel reads this output before it writes it.
         computed_from: of a constant, the parameter that the source computes it from; `formula` is
             how, as an expression of parameters and constants, empty if unknown.
+        follows: of a constant in the source's configurations, the constants from which the source
+            computes it.
         address: the source loads or stores through it.
     """
 
@@ -45,6 +47,7 @@ class ParamDecl:
     read: bool = False
     computed_from: str = ""
     formula: str = ""
+    follows: tuple[str, ...] = ()
     address: bool = False
 
     @property

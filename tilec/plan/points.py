@@ -41,16 +41,17 @@ _NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[^\W\d]\w*""")
 def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     """Return the kernel with the configurations of its source as points of its matrix.
 
-    The first configuration that agrees with the manifest's default completes the default. An axis
-    of the matrix replaces the same axis of the source.
+    The first configuration that agrees with the manifest's default completes the default. Axes of
+    the matrix and derived axes replace those of the source.
     """
     matrix, path = kernel.matrix, ("kernel", kernel.name, "matrix")
     if not matrix.autotune:
         return kernel
     own = dict(matrix.axes)
+    stated = {*own, *dict(kernel.let)}
     configs = tuple(
         dict.fromkeys(
-            tuple((name, value) for name, value in config if name not in own)
+            tuple((name, value) for name, value in config if name not in stated)
             for config in decl.configs
         )
     )
@@ -63,6 +64,14 @@ def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         message = f"some configurations of {decl.name} say nothing of {', '.join(odd)}"
         report(f"{message}: make it an axis of the matrix", path)
         return kernel
+    for param in decl.params:
+        replaced = [name for name in param.follows if name in own]
+        if replaced and param.name not in stated:
+            report(
+                f"{decl.name} computes {param.name} from {replaced[0]} by a heuristic, and the matrix gives "
+                f'{replaced[0]} other values: compute it too, such as let.{param.name} = "…"',
+                path,
+            )
     axes = [
         (name, tuple(dict.fromkeys(dict(config)[name] for config in configs)))
         for name, _ in configs[0]

@@ -188,6 +188,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "read": True,
         "computed_from": "n",
         "formula": "n // 2",
+        "follows": ("n",),
         "address": True,
     },
     Param: {"doc": "another text", "optional": True},

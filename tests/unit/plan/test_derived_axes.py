@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, plan, problems, tile_kernel
 from tilec.manifest.types import Exclude, Kernel, Launch, Matrix, Rule
+from tilec.model.declaration import ParamDecl
 from tilec.plan import Plan
 from tilec_runtime.errors import ManifestError
 
@@ -121,6 +122,24 @@ def test_the_first_configuration_completes_the_default(
 ) -> None:
     (kernel,) = tuned(*CONFIGS, **changes).kernels
     assert dict(kernel.info.default) == dict(CONFIGS[number])
+
+
+def test_a_constant_that_follows_from_a_replaced_one_is_computed_again() -> None:
+    follows = ParamDecl(name="L", kind="constant", follows=("BM",))
+    decls = {
+        "gemm": dataclasses.replace(
+            TILE_DECL,
+            params=(*TILE_DECL.params, follows),
+            configs=((*CONFIGS[0], ("L", 640)), (*CONFIGS[1], ("L", 1280))),
+        )
+    }
+    matrix = Matrix(axes=(("T", ("f16",)), ("BM", (32, 64))), autotune=True)
+    kernel = tile_kernel(matrix=matrix, default=())
+    with pytest.raises(ManifestError, match="computes L from BM by a heuristic"):
+        plan(kernel, decls=decls)
+    kernel = tile_kernel(matrix=matrix, default=(), let=(("L", "BM * 10"),))
+    variants = {job.variant for job in plan(kernel, decls=decls).jobs}
+    assert {dict(v.constants)["L"] for v in variants} == {320, 640}
 
 
 @pytest.mark.parametrize(

@@ -238,13 +238,14 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
 
 def configs_of(
     value: object, params: Sequence[Parameter]
-) -> tuple[tuple[dict[str, object], ...], dict[str, Read]]:
+) -> tuple[tuple[dict[str, object], ...], dict[str, Read], dict[str, frozenset[str]]]:
     """Return the configurations of a kernel, and constants computed at a launch.
 
     The first is a list of constants and hints, one for each configuration of `@triton.autotune`;
     values of `@triton.heuristics` that follow from constants are included. The second maps each
     constant that `@triton.heuristics` computes from an unknown parameter to that parameter and the
-    rule's formula.
+    rule's formula. The third maps each constant that `@triton.heuristics` computes from constants to
+    these.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
@@ -260,6 +261,7 @@ def configs_of(
     if all(config.get("num_ctas", 1) == 1 for config in configs):
         configs = [{k: v for k, v in config.items() if k != "num_ctas"} for config in configs]
     computed: dict[str, Read] = {}
+    follows: dict[str, frozenset[str]] = {}
     constants = {param.name for param in params if param.constant}
     for config in configs:
         for name, rule in (pair for each in rules for pair in each.items()):
@@ -268,10 +270,12 @@ def configs_of(
                 result = rule(known)
                 if not known.read:
                     config[name] = result
+                    earlier = (follows.get(each, frozenset({each})) for each in known.known)
+                    follows[name] = frozenset().union(*earlier)
             if known.read:
                 first = computed[known.read].name if known.read in computed else known.read
                 computed[name] = Read(first, formula_of(rule))
-    return tuple(configs), computed
+    return tuple(configs), computed, follows
 
 
 def _config(config: object) -> dict[str, object]:

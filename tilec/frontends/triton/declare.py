@@ -73,7 +73,7 @@ def _kernel(
     stored = written(syntax) if syntax is not None else frozenset()
     addresses = accessed(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
-    configs, computed = api.configs_of(value, params)
+    configs, computed, follows = api.configs_of(value, params)
     ranks = _described(node) if node is not None else {}
     decls = []
     for param in params:
@@ -99,6 +99,7 @@ def _kernel(
                 rank=ranks.get(param.name, -1),
                 computed_from=read.name,
                 formula=read.formula,
+                follows=tuple(sorted(follows.get(param.name, ()))),
                 address=param.name in addresses,
             )
         )

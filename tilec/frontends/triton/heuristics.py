@@ -22,6 +22,7 @@ class Known(dict[str, object]):
         constants: names of all `tl.constexpr` parameters.
         read: name of an unknown parameter that the rule reads, or an empty string. A launch
             argument wins over a constant without a value; the rule reads 1 for such a constant.
+        known: names of the values that the rule reads.
     """
 
     def __init__(self, values: Mapping[str, object], constants: Collection[str]) -> None:
@@ -29,6 +30,13 @@ class Known(dict[str, object]):
         super().__init__(values)
         self.constants = constants
         self.read = ""
+        self.known: set[str] = set()
+
+    def __getitem__(self, name: str) -> object:
+        """Record the name, and return the value."""
+        if super().__contains__(name):
+            self.known.add(name)
+        return super().__getitem__(name)
 
     def __missing__(self, name: str) -> object:
         """Record the name of a missing value."""
