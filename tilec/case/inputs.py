@@ -219,7 +219,7 @@ def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) 
     wide = np.float64 if dtype.bits > 32 else np.float32
     if item.dist in ("normal", "uniform") and dtype.kind != "float":
         message = f'dist = "{item.dist}" makes fractions, and the dtype is {dtype}'
-        raise _error(case, item, f'{message}: use dist = "integers"')
+        raise _error(case, item, f'{message}: use dist = "integers", or "empty" for an output')
     match item.dist:
         case "normal":
             return rng.standard_normal(shape, wide)

@@ -96,7 +96,7 @@ def test_shapes_see_earlier_inputs_axes_and_scalars() -> None:
         ),
         (
             made("x", 4, dtype="i32", dist="normal"),
-            'dist = "normal" makes fractions, and the dtype is i32: use dist = "integers"',
+            'dist = "normal" makes fractions, and the dtype is i32: use dist = "integers", or "empty" for an output',
         ),
         (made("x", 4, dtype="f32", dist="gauss"), "unknown dist 'gauss'; there are normal,"),
         (
