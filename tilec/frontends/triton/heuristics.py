@@ -15,7 +15,20 @@ class Read(NamedTuple):
     formula: str
 
 
-class Known(dict[str, object]):
+class Arguments(dict[str, object]):
+    """Arguments of a launch, which has each parameter, however a rule asks for it."""
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a launch has the parameter: each does."""
+        return True
+
+    def get(self, name: str, default: object = None) -> object:
+        """Read a parameter; the default is for no launch."""
+        del default
+        return self[name]
+
+
+class Known(Arguments):
     """Values of constants for a rule of `@triton.heuristics`.
 
     Attributes:
@@ -34,7 +47,7 @@ class Known(dict[str, object]):
 
     def __getitem__(self, name: str) -> object:
         """Record the name, and return the value."""
-        if super().__contains__(name):
+        if name in self.keys():
             self.known.add(name)
         return super().__getitem__(name)
 
@@ -45,15 +58,6 @@ class Known(dict[str, object]):
             return 1
         self.read = name
         raise KeyError(name)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether a launch has the parameter: each does."""
-        return True
-
-    def get(self, name: str, default: object = None) -> object:
-        """Read a parameter; the default is for no launch."""
-        del default
-        return self[name]
 
 
 class Formula:
@@ -115,18 +119,11 @@ for _name, _operator in _COMPARISONS.items():
     _operate(_name, _operator, "condition")
 
 
-class _Names(dict[str, object]):
+class _Names(Arguments):
     """Arguments of a launch; the value of each is a formula of its name."""
 
     def __missing__(self, name: str) -> object:
         return Formula(name)
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def get(self, name: str, default: object = None) -> object:
-        del default
-        return self[name]
 
 
 def formula_of(rule: Rule) -> str:
