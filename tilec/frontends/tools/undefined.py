@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import symtable
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
@@ -16,12 +17,10 @@ from tilec_runtime.model.suggest import suggestion
 def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
     """Return a diagnostic at the first use of each undefined name."""
     file = function.__code__.co_filename
-    text = texts.get(file, "")
-    node = function_node(text, function.__code__.co_firstlineno)
+    node, table = _read(function, texts)
     if node is None:
         return ()
     scope = {**vars(builtins), **function.__globals__}
-    table = _table(symtable.symtable(text, file, "exec"), node)
     free = set() if table is None else {name for name in _globals(table) if name not in scope}
     local = set() if table is None else set(table.get_locals())
     uses = [
@@ -57,11 +56,9 @@ def missing_attributes(
         hint: takes the names of the module and of the attribute.
     """
     file = function.__code__.co_filename
-    text = texts.get(file, "")
-    node = function_node(text, function.__code__.co_firstlineno)
+    node, table = _read(function, texts)
     if node is None:
         return ()
-    table = _table(symtable.symtable(text, file, "exec"), node)
     local = {*(_locals(table) if table is not None else ()), *function.__code__.co_freevars}
     scope = {name: value for name, value in function.__globals__.items() if name not in local}
     diagnostics = []
@@ -73,6 +70,21 @@ def missing_attributes(
         location = node_location(texts, file, use)[0]
         diagnostics.append(located(texts, location, message, hint=hint(module.__name__, use.attr)))
     return tuple(diagnostics)
+
+
+def _read(
+    function: FunctionType, texts: Mapping[str, str]
+) -> tuple[ast.FunctionDef | None, symtable.Function | None]:
+    """Return the node and the symbol table of a function, None for each without a source."""
+    file = function.__code__.co_filename
+    text = texts.get(file, "")
+    node = function_node(text, function.__code__.co_firstlineno)
+    return node, None if node is None else _table(_symbols(text, file), node)
+
+
+@functools.lru_cache(maxsize=32)
+def _symbols(text: str, file: str) -> symtable.SymbolTable:
+    return symtable.symtable(text, file, "exec")
 
 
 def _attributes(nodes: Iterable[ast.AST]) -> Iterator[ast.Attribute]:
