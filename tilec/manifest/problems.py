@@ -7,26 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.manifest.locate import Locator, Path
+from tilec.model.cpp import dtype_of
 from tilec_runtime.errors import Diagnostic, ExpressionError, ManifestError
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
-_C_NAMES = {row.c: row.name for row in DTYPES.values()}
-_USUAL_NAMES = _C_NAMES | {
+# Beside the names of C++.
+_USUAL_NAMES = {
     "single": "f32",
     "fp32": "f32",
     "fp64": "f64",
-    "half": "f16",
     "fp16": "f16",
     "bfloat": "bf16",
-    "char": "i8",
-    "byte": "u8",
-    "long": "i64",
-    "uint": "u32",
-    "unsigned": "u32",
-    "size_t": "u64",
     "bool_": "bool",
     "boolean": "bool",
 }
@@ -34,8 +28,9 @@ _USUAL_NAMES = _C_NAMES | {
 
 def dtype_meant(text: object) -> str:
     """Return tilec's name of the dtype that a name of C, NumPy, torch or Triton means, or the text."""
-    name = str(text).rpartition(".")[2].removesuffix("_t")
-    return _USUAL_NAMES.get(name, short_name(name))
+    name = str(text).rpartition(".")[2]
+    bare = name.removesuffix("_t")
+    return dtype_of(name) or dtype_of(bare) or _USUAL_NAMES.get(bare, short_name(bare))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

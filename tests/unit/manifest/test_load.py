@@ -287,6 +287,8 @@ def test_languages_decide() -> None:
         ("half", "f16"),
         ("__half", "f16"),
         ("fp16", "f16"),
+        ("size_t", "u64"),
+        ("half_t", "f16"),
         ("int", "i32"),
         ("int64_t", "i64"),
         ("long", "i64"),
