@@ -93,7 +93,7 @@ def make_plan(
         notes.extend(_idle_overrides(manifest, selection))
     notes.extend(planner.remarks)
     notes.extend(_factless(planned))
-    notes.extend(_with_unknown(planned))
+    notes.extend(_with_free_rows(planned))
     groups = Groups(planner.offered)
     kernels = tuple(
         dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs)))
@@ -180,9 +180,11 @@ def _factless(planned: Iterable[PlannedKernel]) -> Iterator[str]:
         )
 
 
-def _with_unknown(planned: Iterable[PlannedKernel]) -> Iterator[str]:
+_FREE = '"?", '  # a free stride, in front of others
+
+
+def _with_free_rows(planned: Iterable[PlannedKernel]) -> Iterator[str]:
     """Yield a note on each Triton kernel whose tensors have rows of a free stride."""
-    unknown = '"?", '
     for kernel in planned:
         free = [
             param
@@ -192,7 +194,7 @@ def _with_unknown(planned: Iterable[PlannedKernel]) -> Iterator[str]:
         if free and kernel.manifest.language == "triton":
             name = kernel.info.name
             strides = "; ".join(
-                f"kernel.{name}.params.{param.name}.stride = [{unknown * (param.rank - 1)}1]"
+                f"kernel.{name}.params.{param.name}.stride = [{_FREE * (param.rank - 1)}1]"
                 for param in free
             )
             yield (

@@ -58,8 +58,8 @@ class Contract:
         required: number of leading parameters that a positional call must give.
         keyed: places of scalars that decide the launch because an expression reads them. Other
             scalars are only kernel arguments.
-        choices: names of the axes that a caller chooses; neither table nor rules decide those in
-            `undispatched`.
+        choices: names of the axes that a caller chooses.
+        undispatched: those that neither table nor rules decide, of a kernel with either.
         grid, block, shared, requires: parsed expressions.
         shared_out: whether blocks share the tiles of an output.
         table: the tuning table, or None; `sizes` holds its parsed expressions.
@@ -91,7 +91,7 @@ class Contract:
         self.axes = dict(info.axes)
         self.default = dict(info.default)
         self.choices = info.choices
-        self.undispatched = info.undispatched
+        self.undispatched = info.undispatched if info.dispatched else ()
         self.table = info.table
         regions = info.safety.regions if info.safety is not None else ()
         self.shared_out = any(region.mapped for region in regions)
