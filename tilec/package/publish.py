@@ -156,7 +156,8 @@ def put_in_place(
     stage.put_in_place()
     _remove(publication, stale, note)
     if not publication.owned:
-        _name_older_packages(publication, note)
+        if "package" not in publication.emit:
+            _name_older_packages(publication, note)
         _name_others(publication, note)
 
 
