@@ -30,7 +30,7 @@ Tests whose bundle is not there are skipped: pytest -rs tells which.
   --sanitize-limit S
                  seconds after which no test of a tool begins any more (default: 240); what was not run by then is said
 
-Environment: PYTHON (default: python3), with numpy, torch, click, rich, jinja2, cuda-bindings, cuda-core.
+Environment: PYTHON (default: python3), with numpy, torch, click, jinja2, cuda-bindings, cuda-core.
 Exit codes: 0 all passed, 1 something failed or was found, 2 usage, 3 no GPU, no package or no compute-sanitizer,
 4 nothing was found, but the limit came before the last test.
 TEXT

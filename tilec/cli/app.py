@@ -18,8 +18,6 @@ from tilec_runtime.errors import UsageError
 from tilec_runtime.foreign import CONTROLS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tilec.cli.tables import Cell, Column
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -141,11 +139,16 @@ class App:
         wish = self.color or self.settings.color
         return wish == "always" or (wish != "never" and stream.isatty())
 
+    @property
+    def moving(self) -> bool:
+        """Whether a line on standard error may change: it is a terminal that shows progress."""
+        silent = self.quiet or self.json or self.settings.dumb or self.settings.ci
+        return not silent and sys.stderr.isatty()
+
     def status(self, text: str) -> None:
         """Show the current activity on a terminal until the next output."""
         self.clear_status()
-        silent = self.quiet or self.json or self.settings.dumb or self.settings.ci
-        if silent or not sys.stderr.isatty():
+        if not self.moving:
             return
         from tilec.cli.tables import shorten, terminal_width
 
@@ -205,21 +208,6 @@ class App:
     def document(self, kind: str, body: Mapping[str, Any]) -> None:
         """Print the run's JSON document on standard output."""
         print_document(kind, body)
-
-    def console(self) -> Console:
-        """Return a rich console on standard error, with this run's colours."""
-        from rich.console import Console
-
-        color = self.colored(sys.stderr)
-        return Console(
-            file=sys.stderr,
-            force_terminal=True if color and sys.stderr.isatty() else None,
-            color_system="auto" if color else None,
-            no_color=not color,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
 
 
 def print_document(kind: str, body: Mapping[str, Any]) -> None:

@@ -296,8 +296,7 @@ def _build(app: App, request: BuildRequest) -> None:
     app.detail(f"manifest {app.show(request.manifest_path)}, {where}, cache {cache}")
     before = _last_build(request)
     try:
-        with progress.shown(app) as observer:
-            result = build.build(request, observer)
+        result = build.build(request, progress.observer(app))
     except KeyboardInterrupt:
         words = "interrupted: nothing was written, earlier output is as it was"
         if _last_build(request) != before:
@@ -432,8 +431,7 @@ def _list(app: App, request: BuildRequest) -> None:
     from tilec.cli import progress
     from tilec.inspection.report import assumption_text
 
-    with progress.shown(app) as observer:
-        plan = build.plan_only(request, observer)
+    plan = build.plan_only(request, progress.observer(app))
     if app.json:
         jobs = [_job_json(job) for job in plan.jobs]
         app.document("plan", {"jobs": jobs, "notes": list(plan.notes)})
@@ -466,8 +464,7 @@ def _explain(app: App, request: BuildRequest, job_id: str) -> None:
     from tilec import build
     from tilec.cli import progress
 
-    with progress.shown(app) as observer:
-        rows, changes = build.explain(request, job_id, observer)
+    rows, changes = build.explain(request, job_id, progress.observer(app))
     if app.json:
         inputs = [{"label": label, "value": value} for label, value in rows]
         changed = None if changes is None else [dataclasses.asdict(one) for one in changes]

@@ -315,16 +315,15 @@ def _build(
     from tilec.plan.tuning import PASSED_OVER
 
     try:
-        with progress.shown(app) as observer:
-            request = make_request(
-                app,
-                targets=targets,
-                select=select,
-                aside=aside,
-                profile=profile or "release",
-                lineinfo=bool(profile),
-            )
-            result = build.build(request, observer)
+        request = make_request(
+            app,
+            targets=targets,
+            select=select,
+            aside=aside,
+            profile=profile or "release",
+            lineinfo=bool(profile),
+        )
+        result = build.build(request, progress.observer(app))
     except ToolchainError as error:
         fix = "or run a bundle that was built elsewhere: `tilec run --bundle FILE`"
         fix = f"{error.fix}; {fix}" if error.fix else fix

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilec.case.cases import BoundCase
 from tilec.case.reference import References
+from tilec.cli import progress
 from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.cases import require_kernel
@@ -155,7 +156,7 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             name,
             target,
             own,
-            Display(app, wish.clock),
+            progress.observer(app),
             project=project,
         ) as foundry,
     ):
@@ -424,8 +425,8 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             same = [device for device in old.devices if str(device.target) == target]
             points = [entry.point for device in same for entry in device.entries]
             request = make_request(app, workers=wish.jobs)
-            display, folder = Display(app, wish.clock), own / target
-            with Foundry(request, name, target, folder, display, project=project) as foundry:
+            observer, folder = progress.observer(app), own / target
+            with Foundry(request, name, target, folder, observer, project=project) as foundry:
                 facts = foundry.facts
                 built = {variant.axes for variant in facts.info.variants}
                 compiled = foundry.make(

@@ -19,7 +19,6 @@ from tilec.cli.tables import (
     seconds_text,
     time_text,
 )
-from tilec.compile.events import Outcome
 from tilec.manifest.types import Kernel
 from tilec.model.codec import encode
 from tilec.model.tuning import Status, TuningRecord
@@ -42,14 +41,12 @@ TINTS = {
 
 
 class Display:
-    """Shows compiles and trials as they happen."""
+    """Shows trials as they happen."""
 
     def __init__(self, app: App, clock: Callable[[], float], *, budget: float = 0.0) -> None:
         self._app, self._clock, self._budget = app, clock, budget
         self._begun = clock()
         self._tried = 0
-        self._jobs = 0
-        self._total = 0
 
     def device(self, ready: Ready, target: str, names: Sequence[str]) -> None:
         """Print the devices."""
@@ -102,21 +99,6 @@ class Display:
         for line in _remarks(result):
             app.say(f"  {line}")
         app.say()
-
-    def started(self, total: int, cached: int) -> None:
-        """Start compiling."""
-        self._jobs, self._total = cached, total
-
-    def job_started(self, job_id: str) -> None:
-        """Show the compilation that began."""
-        self._app.status(f"compiling {job_id} ({self._jobs + 1} of {self._total})")
-
-    def job_finished(self, job_id: str, outcome: Outcome) -> None:  # noqa: ARG002 - failures are in the table
-        """Count a finished compilation."""
-        self._jobs += 1
-
-    def finished(self) -> None:
-        """Do nothing: measuring continues."""
 
     def note(self, text: str) -> None:
         """Print a note."""

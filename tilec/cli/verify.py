@@ -118,8 +118,7 @@ def _built_again(
     )
     folder = request.manifest_path.parent / NAME / build.AGAIN
     try:
-        with progress.shown(app) as observer:
-            result = build.build(request, observer)
+        result = build.build(request, progress.observer(app))
         alike = [Path(output.path) for output in result.outputs if output.kind == given.kind]
         provenance = (Path(out.path) for out in result.outputs if out.kind == "provenance")
         yield _counterpart(given, alike), next(provenance, None)
