@@ -1,5 +1,5 @@
 """The reader of Tile IR takes any bytes: a module or one kind of error comes out, in bounded time
-and memory.
+and memory. What is read can be printed and prepared, or is refused by the same kind of error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
+from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
 from tilec_runtime.cpu.tileir.read import MAGIC, read_module
 from tilec_runtime.cpu.tileir.text import render
@@ -28,13 +29,17 @@ BYTES = 32 << 20
 
 
 def taken(data: bytes) -> Module | None:
-    """What is read, or None where it is refused; whatever is read can be printed."""
+    """What is read, printed and prepared, or None where it is refused."""
     start = time.process_time()
-    try:
+    module = None
+    with contextlib.suppress(TileIRError):
         module = read_module(data)
-        assert render(module)
-    except TileIRError:
-        module = None
+        with contextlib.suppress(TileIRError):
+            assert render(module)
+        for function in module.functions:
+            with contextlib.suppress(TileIRError):
+                memory_of_variables(module)
+                prepare(module, function.name)
     assert time.process_time() - start < SECONDS
     return module
 

@@ -15,6 +15,7 @@ pytest.importorskip("cuda.tile", reason="needs cuda-tile")
 
 from tests.toolchain.tile_corpus import KERNELS, compiled
 from tests.toolchain.tile_disassembly import canonical, disassemble
+from tests.toolchain.tile_encoder import encoders
 from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
@@ -23,10 +24,9 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.cpu.tileir.ir import Loc, Module, Version
-from tilec_runtime.cpu.tileir.ops import OPS
+from tilec_runtime.cpu.tileir.ops import BY_CODE, OPS, Arity
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
-from tilec_runtime.errors import TileIRError
 from tilec_runtime.model.arch import TargetKind
 
 pytestmark = pytest.mark.toolchain
@@ -155,16 +155,19 @@ def test_the_sample_is_what_its_source_compiles_to() -> None:
     same(made)
 
 
-def test_what_no_assembler_takes_is_refused_with_its_place() -> None:
-    # Division of unsigned integers that rounds down.
-    data = compiled("unsigned_divisions")
-    assert disassemble(data) is None
-    with pytest.raises(TileIRError) as caught:
-        read_module(data)
-    assert "divi: rounding negative_inf is not for this division" in str(caught.value)
-    assert caught.value.location is not None
-    assert caught.value.location.file.endswith("tile_corpus.py")
-    assert caught.value.kernel == "unsigned_divisions"
+def test_the_table_has_exactly_what_the_encoder_writes() -> None:
+    written = tuple(encoders())
+    assert {encoder.code: encoder.since for encoder in written} == {
+        spec.code: spec.since for spec in OPS.values()
+    }
+    for encoder in written:
+        spec = BY_CODE[encoder.code]
+        assert spec.name.replace("_", "") == encoder.name.lower()
+        optional = [o.name for o in spec.operands if o.arity is Arity.OPTIONAL]
+        assert sum("Optional[Value]" in p.annotation for p in encoder.parameters) in (
+            len(optional),
+            len(optional) + 1,
+        )
 
 
 @pytest.fixture(scope="module")

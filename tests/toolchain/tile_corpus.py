@@ -68,13 +68,6 @@ def floats(x, y):
     ct.store(y, (i,), ct.where((a == b) | (a != 2.0), c, 0.0))
 
 
-@ct.kernel
-def divisions(x, y):
-    a = ct.load(x, (0,), (16,))
-    d, e = divmod(a, ct.load(y, (0,), (16,)))
-    ct.store(y, (0,), a // d + ct.floordiv(d, e))
-
-
 def keep_larger(a, b):
     return ct.where(a > b, a, b)
 
@@ -180,16 +173,11 @@ KERNELS: dict[str, tuple[Any, str, Version]] = {
     "hinted": (hinted, "f16:1 i64 f16:1", (13, 1)),
 }
 
-# What cuda-tile writes, and no assembler takes.
-REFUSED: dict[str, tuple[Any, str, Version]] = {
-    "unsigned_divisions": (divisions, "u32:1 u32:1", (13, 1))
-}
-
 
 @functools.cache
 def compiled(name: str, version: Version = NEWEST, divisible: int = 1) -> bytes:
     """A kernel's Tile IR; `divisible` is what is promised of its arrays."""
-    kernel, arguments, _ = (KERNELS | REFUSED)[name]
+    kernel, arguments, _ = KERNELS[name]
     words = arguments.split()
     shared = sum(":" in word for word in words) > 1
     bindings = [

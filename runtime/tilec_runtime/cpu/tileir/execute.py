@@ -15,7 +15,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.blocks import batches, refuse_huge
 from tilec_runtime.cpu.tileir.control import Run
-from tilec_runtime.cpu.tileir.faults import stopped
+from tilec_runtime.cpu.tileir.faults import fitting, stopped
 from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Grid, Launch, Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import Global, Module, Pointer, Scalar, Tile, Value
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
@@ -193,7 +193,8 @@ def memory_of_variables(module: Module) -> tuple[MemoryRegion, ...]:
 def _variable(variable: Global) -> MemoryRegion:
     assert isinstance(variable.type.element, Scalar)
     form = layout(variable.type.element)
-    data = form.bytes_of(elements(variable.type, variable.data))
+    with fitting(f"global {variable.name}"):
+        data = form.bytes_of(elements(variable.type, variable.data))
     alignment = max(variable.alignment, 16)
     room = np.zeros(data.size + alignment, np.uint8)
     start = -room.ctypes.data % alignment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,7 +12,7 @@ from tilec_runtime.cpu.tileir.frame import AccessKind, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
-from tilec_runtime.errors import FaultError, InternalError, Location, TilecError
+from tilec_runtime.errors import FaultError, InternalError, Location, TilecError, TileIRError
 
 _VERBS = {AccessKind.READ: "reads", AccessKind.WRITE: "writes", AccessKind.ATOMIC: "updates"}
 _CHECK = "run `tilec sanitize --device cpu` to see every such access"
@@ -164,6 +166,25 @@ def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
         kernel=kernel,
         location=where,
     )
+
+
+@contextlib.contextmanager
+def fitting(subject: str, op: Op | None = None) -> Iterator[None]:
+    """Report what goes wrong in a block as a fault of the Tile IR.
+
+    The reader does not check that operations fit their operands.
+    """
+    try:
+        yield
+    except TilecError:
+        raise
+    except Exception as error:
+        raise TileIRError(
+            f"Tile IR does not fit together: {subject}: {type(error).__name__}: {error}",
+            cause="the compiler that wrote it has a fault (tileiras and drivers refuse this too), or the file is damaged",
+            fix="build it again",
+            location=location(op) if op else None,
+        ) from error
 
 
 def stopped(kernel: str, op: Op | None = None) -> FaultError:

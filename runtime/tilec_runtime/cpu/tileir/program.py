@@ -30,6 +30,7 @@ from tilec_runtime.cpu.tileir.control import (
     paused,
     watched,
 )
+from tilec_runtime.cpu.tileir.faults import fitting
 from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
@@ -97,19 +98,20 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
         watch: pause at every operation.
 
     Raises:
-        TileIRError: the module has no such entry.
+        TileIRError: the module has no such entry, or the entry's operations do not fit together.
     """
     function = _entry(module, entry)
-    waits = waiting_loops(function)
-    code = _Coder(waits, _index_values(function), watch).code(function.body)
-    return Program(
-        module=module,
-        function=function,
-        code=code,
-        footprint=footprint(function),
-        waits=waits,
-        watched=watch,
-    )
+    with fitting(f"kernel {function.name}"):
+        waits = waiting_loops(function)
+        code = _Coder(waits, _index_values(function), watch).code(function.body)
+        return Program(
+            module=module,
+            function=function,
+            code=code,
+            footprint=footprint(function),
+            waits=waits,
+            watched=watch,
+        )
 
 
 def body_of(block: Block) -> Body:
@@ -152,9 +154,10 @@ class _Coder:
         dead = {} if self._watch else _last_uses(block)
         *body, last = block.ops
         for index, op in enumerate(body):
-            control = self._control(op)
-            if control is None:
-                step = BINDERS[op.name](op, body_of)
+            with fitting(f"operation {op.number}, {op.name}", op):
+                control = self._control(op)
+                step = None if control else BINDERS[op.name](op, body_of)
+            if step is not None:
                 ops[step] = op
                 if self._watch:
                     control = watched(op, step)

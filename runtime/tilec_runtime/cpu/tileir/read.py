@@ -28,7 +28,6 @@ from tilec_runtime.cpu.tileir.tables import (
 )
 from tilec_runtime.cpu.tileir.types import Types
 from tilec_runtime.cpu.tileir.values import Array
-from tilec_runtime.cpu.tileir.verify import verify
 from tilec_runtime.errors import TileIRError
 
 MAGIC = b"\x7fTileIR\x00"
@@ -51,18 +50,14 @@ _FUNCTION_ITEMS = 16  # cost of a function in the file's budget
 
 
 def read_module(data: bytes) -> Module:
-    """Read a bytecode file and verify its operations (see `verify`).
+    """Read a bytecode file.
+
+    Whether operations fit their operands is not checked: compilers and drivers verify this.
+    `faults.fitting` reports it where an operation is used.
 
     Raises:
         TileIRError: the file is damaged, or has an unknown version, operation or type.
     """
-    module = decode(data)
-    verify(module)
-    return module
-
-
-def decode(data: bytes) -> Module:
-    """Read a bytecode file without verifying its operations."""
     version = read_version(data)
     sections = _sections(Cursor(data, "file", len(MAGIC) + 4))
     strings = Items(_table(sections, _STRING, 4), string)

@@ -144,13 +144,10 @@ class Cursor:
         return self.end - self.at
 
 
-CAUSE = "the file is damaged, cut short, or was not written by a Tile IR compiler"
-FIX = "build it again"
-
-
 def damaged(fault: str) -> TileIRError:
     """Return the error for damaged Tile IR."""
-    return TileIRError(f"Tile IR cannot be read: {fault}", cause=CAUSE, fix=FIX)
+    cause = "the file is damaged, cut short, or was not written by a Tile IR compiler"
+    return TileIRError(f"Tile IR cannot be read: {fault}", cause=cause, fix="build it again")
 
 
 _MAX_DEPTH = 64  # nesting depth of call sites; compilers stay far below

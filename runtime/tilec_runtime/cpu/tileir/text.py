@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from tilec_runtime.cpu.tileir.faults import fitting
 from tilec_runtime.cpu.tileir.ir import (
     Attribute,
     Block,
@@ -72,10 +73,15 @@ def render(module: Module, sources: Sources | None = None) -> str:
         module: module to print.
         sources: lines of source files by their names in the debug information; operations are
             printed under their source line if it is given.
+
+    Raises:
+        TileIRError: an operation does not fit its operands.
     """
     by = f", by {module.producer}" if module.producer else ""
     lines = [f"// Tile IR {module.version[0]}.{module.version[1]}{by}"]
-    lines += [_variable(variable) for variable in module.globals]
+    for variable in module.globals:
+        with fitting(f"global {variable.name}"):
+            lines.append(_variable(variable))
     for function in module.functions:
         shown = _Printer(function, sources or {}).lines()
         lines += [
@@ -86,7 +92,11 @@ def render(module: Module, sources: Sources | None = None) -> str:
 
 
 def located(module: Module) -> Iterator[tuple[str, Loc | None]]:
-    """Yield the lines of a module's functions with their source locations."""
+    """Yield the lines of a module's functions with their source locations.
+
+    Raises:
+        TileIRError: an operation does not fit its operands.
+    """
     for function in module.functions:
         for line in _Printer(function, {}).lines():
             yield line.text, line.loc
@@ -135,7 +145,8 @@ class _Printer:
         params = _typed(function.body.args)
         head = f"{kind} @{function.name}({params}){f' -> ({results})' if results else ''}{hints} {{"
         yield _Line(head, place_text(function.loc), function.loc)
-        yield from self._block(function.body, _INDENT)
+        with fitting(f"function {function.name}"):
+            yield from self._block(function.body, _INDENT)
         yield _Line("}")
 
     def _block(self, block: Block, indent: str) -> Iterator[_Line]:

@@ -205,16 +205,6 @@ def layout(element: Scalar | Pointer) -> Layout:
 _TF32_BYTES = 3  # 19 bits
 
 
-def sizes(kind: Tile) -> tuple[int, ...]:
-    """Return the valid sizes of a tile's data in bytes: all elements, or one for all."""
-    assert isinstance(kind.element, Scalar)
-    number = math.prod(kind.shape)
-    if kind.element is Scalar.I1:
-        return (-(-number // 8), 1)
-    each = element_bytes(kind.element)
-    return (number * each, each)
-
-
 def element_bytes(element: Scalar) -> int:
     """Return the bytes per element in the data of a constant.
 
