@@ -25,7 +25,7 @@ struct uses {
     long long at; /* number of the last write, or of a later read on its line */
 };
 enum { WRITTEN, READS };
-#define FOREVER (1LL << 62) /* the number of lasting uses (the same as in marks.py) */
+#define FOREVER (1LL << 62) /* the number of lasting uses (the same as in lines.py) */
 
 /* The right to use a tensor. Objects: the parent lease; a dict of the claims of leases taken of this one. */
 struct lease {

@@ -20,7 +20,7 @@ import numpy as np
 from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
 from tilec_runtime.cpu.memory import Allocations, Pool, rows_of
-from tilec_runtime.cpu.queue import Queue, QueueMark, Work, end_all
+from tilec_runtime.cpu.queue import Queue, QueueEvent, Work, end_all
 from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
@@ -114,7 +114,7 @@ class CpuDriver(GraphDouble):
         self._lock = threading.RLock()
         self._handles = itertools.count(0x1000, 0x10)
         self._queues: dict[int, Queue] = {0: self._new_queue(0)}
-        self._marks: dict[int, QueueMark | None] = {}
+        self._recorded: dict[int, QueueEvent | None] = {}
         _DRIVERS.add(self)
 
     # The device
@@ -420,12 +420,12 @@ class CpuDriver(GraphDouble):
         self.device(ordinal)
         with self._lock:
             handle = next(self._handles)
-            self._marks[handle] = None
+            self._recorded[handle] = None
         return handle
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Destroy an event; streams that already wait for it go on waiting."""
-        self._marks.pop(event, None)
+        self._recorded.pop(event, None)
         self._captures.forget(event)
 
     def position(self, ordinal: int, stream: int) -> int:
@@ -434,44 +434,45 @@ class CpuDriver(GraphDouble):
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         """Record an event behind the queued work of a stream; replaces an earlier record."""
-        self._mark(event)
+        self._event(event)
         if not self._captures.record(event, stream):
-            self._marks[event] = QueueMark(self._queue(stream), since)
+            self._recorded[event] = QueueEvent(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """Let later work of a stream wait for an event.
 
         An unrecorded event counts as reached.
         """
-        mark = self._mark(event)
+        recorded = self._event(event)
         if (
-            not self._captures.wait(stream, event, set_outside=mark is not None)
-            and mark is not None
+            not self._captures.wait(stream, event, set_outside=recorded is not None)
+            and recorded is not None
         ):
-            self._queue(stream).put(mark.wait if anyway else mark.follow, always=True)
+            self._queue(stream).put(recorded.wait if anyway else recorded.follow, always=True)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Return whether all work before the event is done."""
         self._captures.ask(event, "cuEventQuery")
-        mark = self._mark(event)
-        return mark is None or mark.reached
+        recorded = self._event(event)
+        return recorded is None or recorded.reached
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:
         """Return the error of the work before a reached event; the caller handles it."""
-        mark = self._mark(event)
-        return None if mark is None else mark.told()
+        recorded = self._event(event)
+        return None if recorded is None else recorded.take_error()
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until an event is reached; errors of the stream stay unreported."""
         self._captures.ask(event, "cuEventSynchronize")
-        mark = self._mark(event)
-        if mark is not None:
-            mark.wait(_never)
+        recorded = self._event(event)
+        if recorded is not None:
+            recorded.wait(_never)
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Return the seconds between two reached events."""
         times = [
-            mark.time if (mark := self._mark(event)) is not None else None for event in (start, end)
+            recorded.time if (recorded := self._event(event)) is not None else None
+            for event in (start, end)
         ]
         if times[0] is None or times[1] is None:
             raise SchedulingError(
@@ -480,10 +481,10 @@ class CpuDriver(GraphDouble):
             )
         return times[1] - times[0]
 
-    def _mark(self, event: int) -> QueueMark | None:
-        if event not in self._marks:
+    def _event(self, event: int) -> QueueEvent | None:
+        if event not in self._recorded:
             raise SchedulingError(f"{event:#x} is no event of the cpu device, or was given back")
-        return self._marks[event]
+        return self._recorded[event]
 
     def _queue(self, stream: int, kernel: str = "") -> Queue:
         queue = self._queues.get(stream)
@@ -516,7 +517,7 @@ class CpuDriver(GraphDouble):
                 node.work(given_up)
 
         queue.put(work)
-        executable.last = QueueMark(queue)
+        executable.last = QueueEvent(queue)
 
     def _new_queue(self, handle: int) -> Queue:
         return Queue(f"stream {handle:#x} of the cpu device", self._pace)
@@ -529,7 +530,7 @@ class CpuDriver(GraphDouble):
         for queue in self._queues.values():
             queue.forget()
         self._queues = {handle: self._new_queue(handle) for handle in self._queues}
-        self._marks = dict.fromkeys(self._marks)
+        self._recorded = dict.fromkeys(self._recorded)
 
 
 def _never() -> bool:

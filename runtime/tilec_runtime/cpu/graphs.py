@@ -57,7 +57,7 @@ class Executable:
 
     Attributes:
         nodes: nodes in order; None after it was destroyed.
-        last: the driver's mark behind the last launch.
+        last: the driver's event behind the last launch.
         lock: held during a launch or an update.
     """
 

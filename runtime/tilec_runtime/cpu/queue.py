@@ -22,7 +22,7 @@ Work = Callable[[Callable[[], bool]], None]
 _LINGER = 0.5
 # Failures that a queue keeps after reporting them.
 _FAILURES = 64
-# Seconds after which a thread that waits for a mark checks whether to stop.
+# Seconds after which a thread that waits for an event checks whether to stop.
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
 # Not empty once the process ends; no queue starts a thread after that. In Python 3.10, a thread
@@ -75,7 +75,7 @@ class Queue:
         self._given_up = 0  # drop work up to this number
         self._retired = False  # the stream was destroyed: a thread without work ends at once
         self._busy = False  # whether work without `always` is running
-        # Errors of work that failed, or was dropped after a failure. Later marks read them even
+        # Errors of work that failed, or was dropped after a failure. Later events read them even
         # after the error was reported. They are copies, since a raised error keeps the frames of
         # its callers alive.
         self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(
@@ -309,7 +309,7 @@ class Queue:
     def _note(self, number: int, error: BaseException) -> None:
         with contextlib.suppress(
             Exception
-        ):  # out of memory: later marks then miss the error, but no thread waits forever
+        ):  # out of memory: later events then miss the error, but no thread waits forever
             self._failures.append((number, copied(error)))
 
     def _next(self) -> _Task | None:
@@ -346,19 +346,19 @@ def end_all(patience: float) -> None:
         queue.report(unfinished)
 
 
-class QueueMark:
+class QueueEvent:
     """A position in a queue's work; the base of events.
 
     Attributes:
         time: time at which it was reached, in seconds of a monotonic clock; None before.
-        error: error of earlier work: one that was unreported when the mark was reached, or one of
+        error: error of earlier work: one that was unreported when the event was reached, or one of
             work after `since`.
     """
 
     def __init__(self, queue: Queue, since: int | None = None) -> None:
-        """Set the mark behind the queued work.
+        """Set the event behind the queued work.
 
-        `since` is the queue's position before the work whose errors the mark reports.
+        `since` is the queue's position before the work whose errors the event reports.
         """
         self.time: float | None = None
         self.error: BaseException | None = None
@@ -372,10 +372,10 @@ class QueueMark:
         return self._queue.done(self._number)
 
     def wait(self, given_up: Callable[[], bool]) -> None:
-        """Wait until the mark is reached, or the wait is cancelled.
+        """Wait until the event is reached, or the wait is cancelled.
 
         Raises:
-            RuntimeError: the caller is the queue's own thread, and work before the mark is not
+            RuntimeError: the caller is the queue's own thread, and work before the event is not
                 done.
             DriverError: as for `Queue.wait`.
         """
@@ -384,16 +384,16 @@ class QueueMark:
             if sys.is_finalizing():
                 raise _never_done(self._queue.name)
 
-    def told(self) -> BaseException | None:
+    def take_error(self) -> BaseException | None:
         """Return `error` to a caller that handles it."""
         error = self.error
         if error is not None:
             self._queue.forgive(error)
-            self.error = copied(error)  # later waits for the mark raise the copy
+            self.error = copied(error)  # later waits for the event raise the copy
         return error
 
     def follow(self, given_up: Callable[[], bool]) -> None:
-        """Wait like `wait`, and raise the error of the work before the mark."""
+        """Wait like `wait`, and raise the error of the work before the event."""
         self.wait(given_up)
         if self.error is not None:
             raise copied(self.error)

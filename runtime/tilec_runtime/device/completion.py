@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.device.lost import PENDING, Losses
-from tilec_runtime.device.marks import Mark
 
-# Takes the error of the work before a mark, or None.
+# Takes the error of the work before an event, or None.
 Callback = Callable[["BaseException | None"], None]
 # Seconds without work after which a thread ends; seconds that a process waits for the device at
 # its end.
@@ -27,15 +27,15 @@ _Key = tuple[int, int, int]
 
 
 class _Entry(NamedTuple):
-    """A mark, the callback to call when it is reached, and an object to keep."""
+    """An event, the callback to call when it is reached, and an object to keep."""
 
-    mark: Mark
+    event: RecordedEvent
     callback: Callback | None
     kept: Any
 
 
 class _StreamWaits:
-    """The entries of one stream, in the order of their marks, and its thread."""
+    """The entries of one stream, in the order of their events, and its thread."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self.entries: collections.deque[_Entry | None] = (
@@ -46,7 +46,7 @@ class _StreamWaits:
 
 
 class Completions:
-    """Waits for marks. A stream has a thread as long as a caller waits for its work.
+    """Waits for events. A stream has a thread as long as a caller waits for its work.
 
     One thread for all streams would report a short op only after a long one on another stream.
     """
@@ -60,20 +60,20 @@ class Completions:
 
     @property
     def busy(self) -> bool:
-        """Whether any thread waits for a mark."""
+        """Whether any thread waits for an event."""
         with self._lock:
             return any(line.entries for line in self._lines.values())
 
-    def watch(self, mark: Mark, stream: int, callback: Callback) -> None:
-        """Call a function on a stream's completion thread once a mark is reached."""
-        self._add(stream, _Entry(mark, callback, None))
+    def watch(self, event: RecordedEvent, stream: int, callback: Callback) -> None:
+        """Call a function on a stream's completion thread once an event is reached."""
+        self._add(stream, _Entry(event, callback, None))
 
-    def keep(self, mark: Mark, stream: int, thing: Any) -> None:
-        """Keep an object alive until a mark is reached.
+    def keep(self, event: RecordedEvent, stream: int, thing: Any) -> None:
+        """Keep an object alive until an event is reached.
 
         Errors of the work stay with the stream.
         """
-        self._add(stream, _Entry(mark, None, thing))
+        self._add(stream, _Entry(event, None, thing))
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
         """Return the labels of futures that wait for a device of a driver's contexts.
@@ -97,8 +97,8 @@ class Completions:
         ours = [
             entry
             for _, _, entry in turns
-            if entry.mark.ordinal == ordinal
-            and getattr(entry.mark.driver, "_losses", None) is losses
+            if entry.event.ordinal == ordinal
+            and getattr(entry.event.driver, "_losses", None) is losses
         ]
         return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
 
@@ -129,7 +129,7 @@ class Completions:
         self.__init__()  # type: ignore[misc]
 
     def _add(self, stream: int, entry: _Entry) -> None:
-        key = (id(entry.mark.driver), entry.mark.ordinal, stream)
+        key = (id(entry.event.driver), entry.event.ordinal, stream)
         with (
             self._lock,
             contextlib.suppress(RuntimeError),
@@ -184,14 +184,14 @@ def _deal_with(entry: _Entry) -> None:
 
 
 def _wait(entry: _Entry) -> BaseException | None:
-    """Wait for a mark; return the error of the work before it if a callback takes it."""
-    mark = entry.mark
+    """Wait for an event; return the error of the work before it if a callback takes it."""
+    event = entry.event
     try:
-        with mark.driver.outside_captures(
-            mark.ordinal
+        with event.driver.outside_captures(
+            event.ordinal
         ):  # otherwise a wait breaks captures in the global mode, in all threads
-            mark.sync()
-            return None if entry.callback is None else mark.failure
+            event.sync()
+            return None if entry.callback is None else event.failure
     except Exception as error:  # noqa: BLE001 - the device is lost, and the callback must run
         return error.with_traceback(None)  # the frames of a traceback would keep the entry alive
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, final
 
-from tilec_runtime.device import marks
+from tilec_runtime.device import lines
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.layout import ON_CPU
@@ -43,7 +43,7 @@ class Stream(Uncopied):
         self._handle: int | None = self.driver.create_stream(self.device)
         self.borrowed = False
         self._owner: Any = None
-        self.line = marks.opened(self.driver, self.device, self._handle)
+        self.line = lines.opened(self.driver, self.device, self._handle)
 
     @classmethod
     def borrow_raw(
@@ -71,7 +71,7 @@ class Stream(Uncopied):
         stream.device = ordinal_of(device)
         stream.driver, stream._handle = driver or driver_of(device), number  # noqa: SLF001 - an object of this class
         stream.borrowed, stream._owner = True, owner  # noqa: SLF001
-        stream.line = marks.line_of(stream.driver, stream.device, number)
+        stream.line = lines.line_of(stream.driver, stream.device, number)
         return stream
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class Stream(Uncopied):
         number = self.line.enqueued
         self.driver.synchronize(self.device, self.handle)
         # On the cpu device `synchronize` does not raise a failure that was reported before, so uses
-        # count as complete only by their marks.
+        # count as complete only by their lines.
         if not self.driver.holds_arguments:
             self.line.complete(number)
 
@@ -114,7 +114,7 @@ class Stream(Uncopied):
         """
         handle, self._handle = self._handle, None
         if handle is not None and not self.borrowed:
-            marks.closing(self.driver, self.line)
+            lines.closing(self.driver, self.line)
             self.driver.destroy_stream(self.device, handle)
 
     def __enter__(self) -> Stream:

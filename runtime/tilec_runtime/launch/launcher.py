@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.handles import current_stream, stream_handle
-from tilec_runtime.device.marks import Line
+from tilec_runtime.device.lines import Line
 from tilec_runtime.device.recording import RECORDINGS, own_recording, recording_of
 from tilec_runtime.device.scalars import MISFITS, is_number
 from tilec_runtime.device.seam_types import GridWish

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilec_runtime.device.core import CORE
 from tilec_runtime.device.handles import current_stream, handle_attribute, handle_of
 from tilec_runtime.device.layout import is_of_jax
-from tilec_runtime.device.marks import lines_of
+from tilec_runtime.device.lines import lines_of
 from tilec_runtime.device.recording import RECORDINGS
 from tilec_runtime.device.scalars import encoded
 from tilec_runtime.model.dtype import DTYPES

@@ -176,8 +176,8 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         The device may not have computed the result yet. The caller makes other streams and the host
         wait for this stream before they use it.
         """
-        value, context, mark = enqueue(self, as_stream(stream))
-        context.release(mark)
+        value, context, event = enqueue(self, as_stream(stream))
+        context.release(event)
         return value
 
     def future(self) -> DeviceFuture[T_co]:

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.device.scalars import bare, byte_count, whole
 from tilec_runtime.device.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.device.streams import Stream
@@ -106,16 +106,16 @@ class ExecutionContext:
         """Write memory: the stream waits for the last write and all later reads elsewhere."""
         self._touch(storage, write=True)
 
-    def wait_for(self, mark: Mark) -> None:
-        """Make the stream wait for a mark of another stream."""
-        if mark.driver is self.driver:
-            mark.hold(self.device, self.stream)
+    def wait_for(self, event: RecordedEvent) -> None:
+        """Make the stream wait for an event of another stream."""
+        if event.driver is self.driver:
+            event.hold(self.device, self.stream)
         else:  # drivers cannot wait for each other's streams
-            mark.sync()
+            event.sync()
 
-    def mark(self) -> Mark:
-        """Return a mark behind the work enqueued so far."""
-        return Mark(self.driver, self.line, self._since, blocking=self._blocking)
+    def record(self) -> RecordedEvent:
+        """Return an event behind the work enqueued so far."""
+        return RecordedEvent(self.driver, self.line, self._since, blocking=self._blocking)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive until the device is done with this execution.
@@ -239,15 +239,15 @@ class ExecutionContext:
         """Mark the line as busy: from now on uses get numbers before they are enqueued."""
         self.line.busy[id(self)] = threading.get_ident()
 
-    def finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
-        """End the execution, and return the mark behind it.
+    def finish(self, *, failed: bool = False, waited: bool = False) -> RecordedEvent | None:
+        """End the execution, and return the event behind it.
 
         `release` gives up the kept objects.
 
         Args:
             failed: whether to free the memory that it allocated.
-            waited: whether the caller synchronizes the stream next. This needs no mark, except if
-                another library may close the stream, or if marks report failures.
+            waited: whether the caller synchronizes the stream next. This needs no event, except if
+                another library may close the stream, or if events report failures.
         """
         self._over = True
         if failed:
@@ -256,7 +256,7 @@ class ExecutionContext:
         self.line.busy.pop(id(self), None)
         if waited and not self._borrowed and not self.driver.holds_arguments:
             return None
-        return self.mark()
+        return self.record()
 
     def abandon(self) -> None:
         """End an execution that failed.
@@ -264,24 +264,24 @@ class ExecutionContext:
         Nothing is raised, so that the failure itself is reported.
         """
         try:
-            mark = self.finish(failed=True)
+            event = self.finish(failed=True)
         except TilecError:  # the device is lost, so no work uses memory any more
             return
-        assert mark is not None
-        self.release(mark)
+        assert event is not None
+        self.release(event)
         # Consume a failure of this work: the next op on the stream must not report it.
-        COMPLETIONS.watch(mark, self.stream, _ignore)
+        COMPLETIONS.watch(event, self.stream, _ignore)
 
-    def leave(self, mark: Mark) -> None:
+    def leave(self, event: RecordedEvent) -> None:
         """Let the device continue without a waiter; log the error of the work if it fails."""
-        self.release(mark)
-        COMPLETIONS.watch(mark, self.stream, _log)
+        self.release(event)
+        COMPLETIONS.watch(event, self.stream, _log)
 
-    def release(self, mark: Mark) -> None:
-        """Give up the kept objects once the mark is reached."""
+    def release(self, event: RecordedEvent) -> None:
+        """Give up the kept objects once the event is reached."""
         kept, self._kept = self._kept, []
         if kept:
-            COMPLETIONS.keep(mark, self.stream, kept)
+            COMPLETIONS.keep(event, self.stream, kept)
 
 
 def require_op(given: object, method: str, fix: str = "") -> None:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from typing import Any, TypeVar
 
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.device.recording import recording_of
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
@@ -37,13 +37,13 @@ def label(error: BaseException, op: str, step: str = "") -> None:
 
 def submit(
     op: Runnable[T], stream: Stream, *, waited: bool = False
-) -> tuple[T, ExecutionContext, Mark | None]:
-    """Enqueue an op; return its result, its context, and the mark behind its work.
+) -> tuple[T, ExecutionContext, RecordedEvent | None]:
+    """Enqueue an op; return its result, its context, and the event behind its work.
 
     Args:
         op: the op.
         stream: the stream.
-        waited: whether the caller synchronizes the stream next; then the mark may be None.
+        waited: whether the caller synchronizes the stream next; then the event may be None.
 
     Raises:
         NestedExecutionError: this thread executes another op.
@@ -72,11 +72,11 @@ def submit(
         RUNNING.op = None
 
 
-def enqueue(op: Runnable[T], stream: Stream) -> tuple[T, ExecutionContext, Mark]:
-    """Do as `submit`, and always return a mark."""
-    value, context, mark = submit(op, stream)
-    assert mark is not None
-    return value, context, mark
+def enqueue(op: Runnable[T], stream: Stream) -> tuple[T, ExecutionContext, RecordedEvent]:
+    """Do as `submit`, and always return an event."""
+    value, context, event = submit(op, stream)
+    assert event is not None
+    return value, context, event
 
 
 def run(op: Runnable[T], stream: Stream) -> T:
@@ -85,20 +85,20 @@ def run(op: Runnable[T], stream: Stream) -> T:
     Raises:
         BaseException: the error of the op, or of its work on the device.
     """
-    value, context, mark = submit(op, stream, waited=True)
+    value, context, event = submit(op, stream, waited=True)
     error: BaseException | None = None
     try:
-        if mark is None:
+        if event is None:
             number = context.line.enqueued
             context.driver.synchronize(context.device, context.stream)
             context.line.complete(number)
         else:
-            mark.sync()
-            error = mark.failure
+            event.sync()
+            error = event.failure
     except TilecError as lost:
         error = lost
     except BaseException:  # Ctrl-C: the device continues, and no caller gets the result
-        context.leave(mark or context.mark())
+        context.leave(event or context.record())
         raise
     if error is None:
         return value

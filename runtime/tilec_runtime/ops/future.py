@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar, final
 
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.errors import NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
 from tilec_runtime.ops.context import ExecutionContext
@@ -26,8 +26,8 @@ from tilec_runtime.sites import created
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
-# An enqueued op: its result, its context with the objects it keeps, and the mark behind its work.
-Work = tuple[T, ExecutionContext, Mark]
+# An enqueued op: its result, its context with the objects it keeps, and the event behind its work.
+Work = tuple[T, ExecutionContext, RecordedEvent]
 _LOG = logging.getLogger("tilec_runtime")
 # Seconds for which `await op` polls: a small op is done before a completion thread wakes up.
 _SPIN = 20e-6
@@ -213,14 +213,14 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     refuse_nested(op)
     stream = stream_of(current_policy())
     work = enqueue(op, stream)
-    mark = work[2]
+    event = work[2]
     try:
-        reached = _spin(mark)
+        reached = _spin(event)
     except BaseException:  # Ctrl-C
-        work[1].leave(mark)
+        work[1].leave(event)
         raise
     if reached:
-        error = _failure(mark)
+        error = _failure(event)
         if error is None:
             return work[0]
         label(error, op.label)
@@ -285,29 +285,29 @@ async def _wait(future: DeviceFuture[Any]) -> None:
     await event.wait()
 
 
-def _spin(mark: Mark) -> bool:
-    """Poll a mark briefly; return whether it was reached.
+def _spin(event: RecordedEvent) -> bool:
+    """Poll an event briefly; return whether it was reached.
 
     Poll once only if other tasks wait for the device: they should run meanwhile.
     """
-    reached = _reached(mark)
+    reached = _reached(event)
     if not reached and not COMPLETIONS.busy:
         end = time.perf_counter() + _SPIN
         while not reached and time.perf_counter() < end:
-            reached = _reached(mark)
+            reached = _reached(event)
     return reached
 
 
-def _reached(mark: Mark) -> bool:
+def _reached(event: RecordedEvent) -> bool:
     try:
-        return mark.reached
+        return event.reached
     except TilecError:  # the device is lost
         return True
 
 
-def _failure(mark: Mark) -> BaseException | None:
+def _failure(event: RecordedEvent) -> BaseException | None:
     try:
-        return mark.failure
+        return event.failure
     except TilecError as lost:
         return lost
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Pro
 from tilec_runtime.device.core import CORE
 from tilec_runtime.device.frees import Release
 from tilec_runtime.device.handles import stream_handle
-from tilec_runtime.device.marks import Line, line_of
+from tilec_runtime.device.lines import Line, line_of
 from tilec_runtime.device.recording import RECORDINGS, own_recording
 from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle
 from tilec_runtime.device.streams import Stream
@@ -215,7 +215,7 @@ class _State:
     """
 
     __slots__ = (
-        *("_line", "_marks", "_release", "_uses"),
+        *("_line", "_events", "_release", "_uses"),
         *("driver", "handle", "nodes", "ordinal", "uses"),
     )
 
@@ -234,7 +234,7 @@ class _State:
             driver.upload_graph(ordinal, self.handle, line)
             driver.synchronize(ordinal, line)
         context = capture.context
-        self._marks = context.marks
+        self._events = context.events
         # The line of the last replay: most replays are on the same stream as the one before.
         self._line: Line | None = None
         # Memory of no bytes, which each replay writes. It orders replays on different streams, and
@@ -258,9 +258,9 @@ class _State:
         line = self._line
         if line is None or line.handle != stream or not line.open:
             line = self._line = line_of(self.driver, self.ordinal, stream)
-        if CORE is not None and not self._marks and CORE.are_last(self._uses, line):
+        if CORE is not None and not self._events and CORE.are_last(self._uses, line):
             return True
-        ready = not self._marks
+        ready = not self._events
         for lease, uses, write in self._uses:
             if lease.taken:
                 lease.require_free_for(Claim(holder_here(f"the replay of {graph!r}"), write))
@@ -272,9 +272,9 @@ class _State:
 
         Record this replay, and later ones there, as the next uses.
         """
-        self._marks = [mark for mark in self._marks if not mark.reached]
-        for mark in self._marks:
-            mark.hold(self.ordinal, stream)
+        self._events = [event for event in self._events if not event.reached]
+        for event in self._events:
+            event.hold(self.ordinal, stream)
         line = line_of(self.driver, self.ordinal, stream)
         for storage, write in self.uses:
             storage.use(line, write=write, lasting=True)

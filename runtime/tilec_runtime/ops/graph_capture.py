@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.device.recording import Recording, begin_recording, end_recording, own_recording
 from tilec_runtime.device.seam import DeviceDriver, GraphHandle
 from tilec_runtime.device.streams import Stream
@@ -27,17 +27,17 @@ class CaptureContext(ExecutionContext):
 
     Attributes:
         recording: everything that the graph will own.
-        marks: marks of other streams that replays have to wait for.
+        events: events of other streams that replays have to wait for.
     """
 
-    __slots__ = ("marks", "recording")
+    __slots__ = ("events", "recording")
     capturing = True
 
     def __init__(self, stream: Stream, recording: Recording) -> None:
         """Begin on a stream that is captured."""
         super().__init__(stream)
         self.recording = recording
-        self.marks: list[Mark] = []
+        self.events: list[RecordedEvent] = []
 
     def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
         """Refuse the op.
@@ -55,21 +55,21 @@ class CaptureContext(ExecutionContext):
         """Write memory: replays wait for its last write, and for all later reads."""
         self.recording.touch(storage, write=True)
 
-    def wait_for(self, mark: Mark) -> None:
-        """Make replays wait for a mark of another stream.
+    def wait_for(self, event: RecordedEvent) -> None:
+        """Make replays wait for an event of another stream.
 
-        A mark of this capture needs no wait: it precedes later work anyway.
+        An event of this capture needs no wait: it precedes later work anyway.
         """
-        if isinstance(mark, CapturedMark):
-            mark.hold(self.device, self.stream)
-        elif mark.driver is self.driver:
-            self.marks.append(mark)
+        if isinstance(event, CapturedEvent):
+            event.hold(self.device, self.stream)
+        elif event.driver is self.driver:
+            self.events.append(event)
         else:  # drivers cannot wait for each other's streams
-            mark.sync()
+            event.sync()
 
-    def mark(self) -> Mark:
-        """Return a mark in the graph, for which nothing outside of this capture can wait."""
-        return CapturedMark(self.driver, self.device, self.recording)
+    def record(self) -> RecordedEvent:
+        """Return an event in the graph, for which nothing outside of this capture can wait."""
+        return CapturedEvent(self.driver, self.device, self.recording)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive as long as the graph."""
@@ -101,8 +101,8 @@ class CaptureContext(ExecutionContext):
         )
 
 
-class CapturedMark(Mark):
-    """A mark in a graph that is being captured.
+class CapturedEvent(RecordedEvent):
+    """An event in a graph that is being captured.
 
     Only work of the same capture can come after it.
     """
@@ -113,7 +113,7 @@ class CapturedMark(Mark):
         """Represent the work captured so far; no event is needed."""
         self.driver = driver
         self.ordinal = ordinal
-        self.event = 0
+        self.handle = 0
         self.number = 0
         self._recording = weakref.ref(recording)
 

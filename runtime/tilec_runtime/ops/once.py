@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.errors import SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.kept import copied
@@ -34,7 +34,7 @@ class SharedExecution(Generic[T]):
         self.op = op
         self.result = result
         self._busy = False
-        self._mark: Mark | None = None
+        self._event: RecordedEvent | None = None
         self._error: BaseException | None = None
 
     def run(self, ctx: ExecutionContext, take: Callable[[T], Any]) -> Any:
@@ -57,8 +57,8 @@ class SharedExecution(Generic[T]):
                 self._execute(ctx)
             if self._error is not None:
                 raise copied(self._error)  # each raise adds frames to its own copy
-            if self._mark is not None:
-                ctx.wait_for(self._mark)
+            if self._event is not None:
+                ctx.wait_for(self._event)
             return take(cast("T", self.result))
 
     def require_here(self, ctx: ExecutionContext) -> None:
@@ -94,5 +94,5 @@ class SharedExecution(Generic[T]):
         finally:
             self._busy = False
             # After a failure too, for the work that was enqueued; and before the lock is released,
-            # because other threads may need the mark then.
-            self._mark = ctx.mark()
+            # because other threads may need the event then.
+            self._event = ctx.record()

@@ -6,7 +6,7 @@ import collections
 import weakref
 from typing import Any
 
-from tilec_runtime.device.marks import line_of
+from tilec_runtime.device.lines import line_of
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import DriverError
 from tilec_runtime.forks import ForkLock

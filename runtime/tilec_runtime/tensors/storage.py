@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES, Release
-from tilec_runtime.device.marks import Line, Mark, line_of, mark_behind, places
+from tilec_runtime.device.lines import Line, RecordedEvent, event_behind, line_of, record_all
 from tilec_runtime.device.recording import recording_of
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle
 from tilec_runtime.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
@@ -145,9 +145,9 @@ class Storage:
     def wait_for_uses(self, line: Line, *, write: bool) -> None:
         """Make later work on a stream wait for the last write; a write for reads too."""
         for use in self.uses.before(line, write=write):
-            mark = mark_behind(self.driver, *use)
+            event = event_behind(self.driver, *use)
             # A writer does not need the results of work that failed, so it goes on.
-            mark.hold(line.ordinal, line.handle, anyway=write)
+            event.hold(line.ordinal, line.handle, anyway=write)
 
     def use(self, line: Line, *, write: bool, lasting: bool = False) -> None:
         """Let later work on a stream use the memory; `lasting` is that of `Uses.note`."""
@@ -176,12 +176,12 @@ class Storage:
         """
         line = line or _HOST
         for use in self.uses.before(line, write=write):
-            mark_behind(self.driver, *use).sync()
+            event_behind(self.driver, *use).sync()
         # Only writes can have failed to produce the contents, so ignore failed reads.
         for use in self.uses.before(line, write=False):
-            mark = mark_behind(self.driver, *use)
-            mark.sync()
-            if (failure := mark.failure) is not None:
+            event = event_behind(self.driver, *use)
+            event.sync()
+            if (failure := event.failure) is not None:
                 raise failure
 
     @property
@@ -247,7 +247,7 @@ def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> N
     # An internal stream, never closed: waits on it delay no other work.
     home = freeing_stream(driver, ordinal)
     for use in last:
-        mark_behind(driver, *use).hold(ordinal, home, anyway=True)
+        event_behind(driver, *use).hold(ordinal, home, anyway=True)
     driver.free(ordinal, address, home)
 
 
@@ -257,7 +257,7 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
     for use in uses.last:
-        COMPLETIONS.keep(mark_behind(driver, *use, blocking=True), use.line.handle, owner)
+        COMPLETIONS.keep(event_behind(driver, *use, blocking=True), use.line.handle, owner)
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:
@@ -288,14 +288,14 @@ def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
     library. Of other libraries' streams only `stream` is known.
     """
     with driver.outside_captures(ordinal):
-        marks = places(driver, ordinal)
-        marks += [
-            Mark(driver, line_of(driver, ordinal, known))
+        events = record_all(driver, ordinal)
+        events += [
+            RecordedEvent(driver, line_of(driver, ordinal, known))
             for known in (stream, _STREAMS.get(driver, {}).get(ordinal))
             if known is not None
         ]
-        for mark in marks:
-            mark.sync()
+        for event in events:
+            event.sync()
         trim_all(driver, ordinal)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilec_runtime.device.core import UsesFields
-from tilec_runtime.device.marks import FOREVER, Line
+from tilec_runtime.device.lines import FOREVER, Line
 
 
 class Use(NamedTuple):
@@ -61,7 +61,7 @@ class Uses(UsesFields):
             self.written = line
             self.reads.clear()
         elif self.written is line and self.at > line.done and not self.reads and not line.tells:
-            # A wait for the write then covers this read too, so the read needs no entry. If marks
+            # A wait for the write then covers this read too, so the read needs no entry. If events
             # report failures, it needs one: a failed read is not a failure of the write.
             self.at = max(self.at, number)
         else:

@@ -12,7 +12,7 @@ from tilec_runtime import Device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device import completion as module
 from tilec_runtime.device.completion import Completions
-from tilec_runtime.device.marks import Mark, line_of
+from tilec_runtime.device.lines import RecordedEvent, line_of
 
 CPU = -1
 
@@ -32,11 +32,11 @@ def test_whoever_waits_is_told_of_errors_of_any_kind() -> None:
     """The bindings raise what is no error of tilec, for one where they do not know a result."""
     driver, completions = Odd(), Completions()
     told: list[Any] = []
-    completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, told.append)
+    completions.watch(RecordedEvent(driver, line_of(driver, CPU, 0)), 0, told.append)
     assert completions.drain(PATIENCE)
     assert [str(error) for error in told] == ["255 is not a valid CUresult"]
     driver.odd = False
-    completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, told.append)
+    completions.watch(RecordedEvent(driver, line_of(driver, CPU, 0)), 0, told.append)
     assert completions.drain(PATIENCE)
     assert told[1:] == [None]
 
@@ -48,12 +48,12 @@ def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) 
 
     driver, completions = Device("cpu").driver, Completions()
     told: list[Any] = []
-    marks = [Mark(driver, line_of(driver, CPU, 0)) for _ in range(2)]
+    events = [RecordedEvent(driver, line_of(driver, CPU, 0)) for _ in range(2)]
     with monkeypatch.context() as patch:
         patch.setattr(module.threading, "Thread", Unstarted)
-        completions.watch(marks[0], 0, told.append)
+        completions.watch(events[0], 0, told.append)
         assert told == [None], "the calling thread waits, as where an interpreter ends"
-    completions.watch(marks[1], 0, told.append)
+    completions.watch(events[1], 0, told.append)
     assert completions.drain(PATIENCE)
     assert told == [None, None]
 
@@ -64,9 +64,11 @@ def test_a_stream_is_not_held_up_by_another_one() -> None:
     told: list[str] = []
     slow, quick = (driver.create_stream(CPU) for _ in range(2))
     driver.call(slow, "wait", gate, [])
-    completions.watch(Mark(driver, line_of(driver, CPU, slow)), slow, lambda _: told.append("slow"))
     completions.watch(
-        Mark(driver, line_of(driver, CPU, quick)), quick, lambda _: told.append("quick")
+        RecordedEvent(driver, line_of(driver, CPU, slow)), slow, lambda _: told.append("slow")
+    )
+    completions.watch(
+        RecordedEvent(driver, line_of(driver, CPU, quick)), quick, lambda _: told.append("quick")
     )
     assert becomes(lambda: told == ["quick"])
     assert completions.busy
@@ -81,7 +83,7 @@ def test_a_thread_ends_without_work_and_another_one_comes(monkeypatch: pytest.Mo
     threads: list[threading.Thread] = []
     for _ in range(2):
         completions.watch(
-            Mark(driver, line_of(driver, CPU, 0)),
+            RecordedEvent(driver, line_of(driver, CPU, 0)),
             0,
             lambda _: threads.append(threading.current_thread()),
         )

@@ -69,7 +69,7 @@ def alive() -> tuple[int, ...]:
 def test_memory_is_left_where_it_was(
     work: Callable[[Held], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilec_runtime.device.marks._KEPT", 4)  # as many as there are after a while
+    monkeypatch.setattr("tilec_runtime.device.lines._KEPT", 4)  # as many as there are after a while
     held, found = Held(), []
     with use_device(held.device):
         work(held)

@@ -17,7 +17,7 @@ import pytest
 from tests.waiting import PATIENCE, Gate, joined
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import Completions
-from tilec_runtime.device.marks import line_of, mark_behind
+from tilec_runtime.device.lines import event_behind, line_of
 from tilec_runtime.device.seam import CopyKind
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -142,13 +142,13 @@ def test_the_end_waits_for_the_device_and_the_threads() -> None:
 
     gate.open.clear()
     driver._queues[0].put(lambda _: gate())
-    completions.watch(mark_behind(driver, line_of(driver, CPU, 0), 1), 0, callback)
+    completions.watch(event_behind(driver, line_of(driver, CPU, 0), 1), 0, callback)
     timer = threading.Timer(0.05, gate.open.set)
     timer.start()
     completions.close(PATIENCE)
     assert len(called) == 1
     assert not called[0].is_alive()
-    completions.watch(mark_behind(driver, line_of(driver, CPU, 0), 1), 0, callback)
+    completions.watch(event_behind(driver, line_of(driver, CPU, 0), 1), 0, callback)
     assert called[1] is threading.current_thread(), (
         "the interpreter must not end beside a thread that just starts"
     )

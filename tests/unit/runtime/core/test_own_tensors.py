@@ -19,7 +19,7 @@ from tests.unit.runtime.core.test_agreement import CALLS, Counting, Plain
 from tests.waiting import at_once
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream, Tensor, as_op, load
-from tilec_runtime.device.marks import Line
+from tilec_runtime.device.lines import Line
 from tilec_runtime.errors import UsedOpError
 from tilec_runtime.tensors.lease import Claim, Holder, Lease
 from tilec_runtime.tensors.uses import Uses

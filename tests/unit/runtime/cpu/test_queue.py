@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE, joined
 from tilec_runtime import api
 from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.cpu.queue import Queue, QueueMark
+from tilec_runtime.cpu.queue import Queue, QueueEvent
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import DriverError
 
@@ -94,7 +94,7 @@ def test_work_that_waits_for_what_comes_behind_it_is_told_so() -> None:
     queue, reached = Queue("stream 0x10 of the cpu device"), threading.Event()
 
     def waits(_: Callable[[], bool]) -> None:
-        QueueMark(queue).wait(reached.is_set)
+        QueueEvent(queue).wait(reached.is_set)
 
     try:
         assert queue.wait_for(queue.put(waits), PATIENCE)

@@ -23,7 +23,7 @@ from tilec_runtime import (
     use_device,
     zip_ops,
 )
-from tilec_runtime.device import marks
+from tilec_runtime.device import lines
 from tilec_runtime.errors import (
     LaunchError,
     LaunchLimitError,
@@ -137,6 +137,6 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
         held.module.ops.add(z, x, y),
         held.module.ops.add(held.tensor().partition(256), held.tensor(), held.tensor()),
     ]
-    with lease.LOCK, marks._LOCK:
+    with lease.LOCK, lines._LOCK:
         at_once(ops.clear)
     assert owned(z, x, y)

@@ -19,7 +19,7 @@ from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime import DeviceOp, ExecutionContext, with_context
-from tilec_runtime.cpu.queue import QueueMark as CpuMark
+from tilec_runtime.cpu.queue import QueueEvent
 from tilec_runtime.device.completion import COMPLETIONS
 
 
@@ -32,15 +32,15 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
     """Make a call during whose wait Ctrl-C is pressed."""
 
     def make(call: Callable[[], object]) -> None:
-        me, wait = threading.current_thread(), CpuMark.wait
+        me, wait = threading.current_thread(), QueueEvent.wait
 
-        def press(self: CpuMark, given_up: Callable[[], bool]) -> None:
+        def press(self: QueueEvent, given_up: Callable[[], bool]) -> None:
             if threading.current_thread() is me:  # streams wait for each other in this way too
                 raise KeyboardInterrupt
             wait(self, given_up)
 
         with monkeypatch.context() as patch:
-            patch.setattr(CpuMark, "wait", press)
+            patch.setattr(QueueEvent, "wait", press)
             with pytest.raises(KeyboardInterrupt):
                 call()
 

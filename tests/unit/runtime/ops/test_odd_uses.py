@@ -178,7 +178,7 @@ import os, signal, threading, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
 from tilec_runtime import Device, Tensor, set_default_device
-from tilec_runtime.device import marks
+from tilec_runtime.device import lines
 from tilec_runtime.tensors import pool, staging
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12
@@ -192,7 +192,7 @@ launch()
 staged = staging.staging_of(driver, -1)
 held, end = threading.Event(), threading.Event()
 def hold():
-    locks = (marks._LOCK, pool._LOCK, staging._LOCK, staged._lock, driver._lock, driver._pool._lock)
+    locks = (lines._LOCK, pool._LOCK, staging._LOCK, staged._lock, driver._lock, driver._pool._lock)
     with locks[0], locks[1], locks[2], locks[3], locks[4], locks[5]:
         held.set()
         end.wait()

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.device.marks import line_of
+from tilec_runtime.device.lines import line_of
 from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import dlpack

@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec_runtime.tensors.storage import Storage, freeing_stream
 
@@ -39,7 +39,7 @@ def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
 def test_memory_is_freed_after_its_last_uses_on_all_streams(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
     storage.pass_through(6, write=False)
-    Mark(driver, storage.line(6))
+    RecordedEvent(driver, storage.line(6))
     storage.pass_through(7, write=False)
     steps(driver)
     del storage

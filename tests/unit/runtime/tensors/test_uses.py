@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilec_runtime.device.marks import Line
+from tilec_runtime.device.lines import Line
 from tilec_runtime.tensors.uses import Uses
 
 STEPS = st.lists(

@@ -1,4 +1,4 @@
-"""Lines: the streams that memory was used on. Marks: reusable events on them."""
+"""Lines: the streams that memory was used on, and events recorded on them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # The number of a lasting use: another library holds the memory, and may use it at any later time.
 FOREVER = 2**62
-# Most marks of a line on the cpu device, where each reports the failure of one execution. On other
-# devices a line keeps its last mark, which covers all work before it.
+# Most events that a line on the cpu device keeps, where each reports the failure of one execution.
+# On other devices a line keeps its last event, which covers all work before it.
 _KEPT = 64
 
 # Unused events by device, and whether waits for them block.
@@ -36,7 +36,7 @@ class Line(LineFields):
 
     A later stream with the same handle is another line. Uses of memory on a line are numbered. When
     another stream uses the memory next, a use that is known to be complete needs no event, and one
-    before an existing mark needs no new event.
+    before an event that was recorded needs no new one.
 
     Attributes:
         ordinal: the device.
@@ -44,14 +44,14 @@ class Line(LineFields):
         open: False once tilec has closed it.
         count: number of the last use.
         done: all uses up to this number are known to be complete.
-        marks: the last marks on it, the oldest first.
+        events: the last events recorded on it, the oldest first.
         busy: the threads of executions that are enqueueing there, by the execution's id; their uses
             have numbers already.
         own: whether tilec made the stream.
-        tells: whether marks report which execution failed.
+        tells: whether events report which execution failed.
     """
 
-    __slots__ = ("busy", "marks", "tells")
+    __slots__ = ("busy", "events", "tells")
 
     def __init__(
         self, ordinal: int, handle: int, *, tells: bool = False, own: bool = False
@@ -62,7 +62,9 @@ class Line(LineFields):
         self.open = True
         self.count = 0
         self.done = 0
-        self.marks: collections.deque[Mark] = collections.deque(maxlen=_KEPT if tells else 1)
+        self.events: collections.deque[RecordedEvent] = collections.deque(
+            maxlen=_KEPT if tells else 1
+        )
         self.tells = tells
         self.busy: dict[int, int] = {}
         self.own = own
@@ -86,20 +88,20 @@ class Line(LineFields):
             self.done = max(self.done, number)
 
 
-class Mark:
-    """A point behind all work enqueued on a stream when the mark was made.
+class RecordedEvent:
+    """An event behind all work enqueued on a stream when it was made.
 
-    Its event returns to a pool with the object, without a call of the driver.
+    The driver's event returns to a pool with the object, without a call of the driver.
 
     Attributes:
         driver, ordinal: the event's driver and device.
-        event: the handle.
+        handle: the driver's event.
         line: the stream's line.
         number: number of the last use that is known to come before it.
         after: `failure` covers the uses behind this number (on the cpu device).
     """
 
-    __slots__ = ("__weakref__", "_pool", "after", "driver", "event", "line", "number", "ordinal")
+    __slots__ = ("__weakref__", "_pool", "after", "driver", "handle", "line", "number", "ordinal")
 
     def __init__(
         self,
@@ -122,31 +124,31 @@ class Mark:
         self.driver, self.ordinal, self.line = driver, line.ordinal, line
         pool = _POOLS.setdefault(driver, {}).setdefault((line.ordinal, blocking), [])
         try:
-            event = pool.pop()
+            handle = pool.pop()
         except IndexError:
-            event = driver.create_event(line.ordinal, timed=False, blocking=blocking)
+            handle = driver.create_event(line.ordinal, timed=False, blocking=blocking)
         self._pool = pool
-        self.event = event
+        self.handle = handle
         position, after = since or (None, 0)
         tells = since is not None and driver.holds_arguments
         self.number = line.enqueued_here if tells else line.enqueued
         self.after = after if tells else 0
-        driver.record_event(line.ordinal, event, line.handle, position)
-        # On the cpu device, a mark without `since` would report failures of earlier executions.
+        driver.record_event(line.ordinal, handle, line.handle, position)
+        # On the cpu device, an event without `since` would report failures of earlier executions.
         if self.number and tells == line.tells:
-            line.marks.append(self)
+            line.events.append(self)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
-        """Make later work on a stream wait for the mark.
+        """Make later work on a stream wait for the event.
 
-        With `anyway`, the stream goes on if the work before the mark fails.
+        With `anyway`, the stream goes on if the work before the event fails.
         """
-        self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
+        self.driver.wait_event(ordinal, stream, self.handle, anyway=anyway)
 
     @property
     def reached(self) -> bool:
         """Whether all work before it is done; on a GPU, raises the work's failure."""
-        return self.driver.event_reached(self.ordinal, self.event)
+        return self.driver.event_reached(self.ordinal, self.handle)
 
     @property
     def failure(self) -> BaseException | None:
@@ -154,19 +156,19 @@ class Mark:
 
         The caller becomes responsible for the error.
         """
-        error = self.driver.event_failure(self.ordinal, self.event)
+        error = self.driver.event_failure(self.ordinal, self.handle)
         if error is None:
             self.line.complete(self.number, self.after)
         return error
 
     def sync(self) -> None:
         """Wait until all work before it is done."""
-        self.driver.synchronize_event(self.ordinal, self.event)
+        self.driver.synchronize_event(self.ordinal, self.handle)
 
     def __del__(self) -> None:
         """Return the event to the pool; waits made before refer to its earlier recording."""
         if hasattr(self, "_pool"):
-            self._pool.append(self.event)
+            self._pool.append(self.handle)
 
 
 def lines_of(driver: DeviceDriver, ordinal: int) -> dict[int, Line]:
@@ -194,32 +196,38 @@ def opened(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
 
 
 def closing(driver: DeviceDriver, line: Line) -> None:
-    """Record a mark behind all uses on a stream that is about to be destroyed."""
+    """Record an event behind all uses on a stream that is about to be destroyed."""
     lines = lines_of(driver, line.ordinal)
     with _LOCK:
         if lines.get(line.handle) is line:
             del lines[line.handle]
     if line.count:
         with contextlib.suppress(ContextLostError):  # later waits on the device raise it
-            mark = Mark(driver, line)
-            mark.number = FOREVER
-            line.marks.append(mark)
+            event = RecordedEvent(driver, line)
+            event.number = FOREVER
+            line.events.append(event)
     line.open = False
 
 
-def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
-    """Return marks behind all work on tilec's open streams of a device.
+def record_all(driver: DeviceDriver, ordinal: int) -> list[RecordedEvent]:
+    """Record events behind all work on tilec's open streams of a device.
 
     Captured streams are left out.
     """
     with _LOCK:  # no stream may be closed meanwhile
         lines = [line for line in list(lines_of(driver, ordinal).values()) if line.own]
-        return [Mark(driver, line) for line in lines if not driver.capturing(ordinal, line.handle)]
+        return [
+            RecordedEvent(driver, line)
+            for line in lines
+            if not driver.capturing(ordinal, line.handle)
+        ]
 
 
-def mark_behind(driver: DeviceDriver, line: Line, number: int, *, blocking: bool = False) -> Mark:
-    """Return the first mark behind a use, or record one."""
-    for mark in list(line.marks):
-        if mark.after < number <= mark.number:
-            return mark
-    return Mark(driver, line, blocking=blocking)
+def event_behind(
+    driver: DeviceDriver, line: Line, number: int, *, blocking: bool = False
+) -> RecordedEvent:
+    """Return the first event behind a use, or record one."""
+    for event in list(line.events):
+        if event.after < number <= event.number:
+            return event
+    return RecordedEvent(driver, line, blocking=blocking)
