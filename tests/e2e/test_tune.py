@@ -1,10 +1,9 @@
-"""`tilec tune` on the cpu device: real compiles, workers and checks; how long candidates take is
-planted, so that the best is known.
+"""`tilec tune` on the cpu device: real compiles and checks; how long candidates take is planted, so
+that the best is known. Their worker is in this process, except after Ctrl-C.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 import signal
@@ -14,9 +13,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import Cli, await_true, edit, processes_of, write
+from tilec.bench.timer import KernelTimer
 from tilec.cli import tune_flow
 from tilec.cli.main import run
-from tilec.tune.wire import MeterSpec, Setup
+from tilec.tune import wire, worker
+from tilec_runtime.model import expr
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -60,7 +61,7 @@ def add(z, x, TILE: ct.Constant[int], MODE: ct.Constant[int]):
     ct.store(z, (i,), tile)
 """
 REFERENCE = "def add(x):\n    return x + 1\n"
-BEST_64 = "us = 10 + max(TILE - 64, 64 - TILE)"
+MICROSECONDS = "10 + max(TILE - 64, 64 - TILE)"
 CPU = ("--device", "cpu")
 
 
@@ -76,13 +77,42 @@ def project(built: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPat
     return Path(shutil.copytree(built, tmp_path / "acme"))
 
 
+class PlannedTimer(KernelTimer):
+    """Launches that take a time by their tile."""
+
+    def __init__(self, device: Any, driver: Any, make: Any, *, clocks: Any) -> None:
+        super().__init__(device, driver, make, clocks=clocks)
+        self._axes = dict(make()[0].explain().variant.axes)
+
+    def seconds(self, launches: int) -> float:
+        return 1e-6 * launches * float(expr.parse(MICROSECONDS).evaluate(self._axes))
+
+
+class InProcess:
+    """A `Workplace` whose worker is in this process."""
+
+    def __init__(self, name: str, **_rest: object) -> None:
+        self.name = name
+        self._worker = worker.Worker(name)
+
+    def start(self) -> wire.Ready:
+        return self._worker.ready
+
+    def ask(self, request: wire.Request, _limit: float) -> wire.Answer:
+        return self._worker.answer(request)
+
+    def stop(self) -> None: ...
+
+    close = stop
+
+
 @pytest.fixture
 def tune(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
-    """The command in this process, with a meter that goes by clauses."""
+    """The command in this process, with planned times."""
+    monkeypatch.setattr(tune_flow, "Workplace", InProcess)
+    monkeypatch.setattr(worker, "KernelTimer", PlannedTimer)
 
-    def call(*args: str, plant: str = BEST_64, code: int = 0) -> str:
-        spec = MeterSpec(factory="tilec.testing.planted_meter:planted", text=plant)
-        monkeypatch.setattr(tune_flow, "Setup", functools.partial(Setup, meter=spec))
+    def call(*args: str, code: int = 0) -> str:
         ended = run(["-C", str(project), "tune", *args])
         call.out, call.err = capfd.readouterr()
         assert ended == code, call.out + call.err

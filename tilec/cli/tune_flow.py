@@ -24,9 +24,9 @@ from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.inside import contained
 from tilec.plan.tuning import cases_digest
-from tilec.tune.candidates import Candidates, Foundry, KernelFacts
+from tilec.tune.candidates import Foundry, KernelFacts
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
-from tilec.tune.kit import SUFFIX, Kit, read_kit, require_kit, write_kit
+from tilec.tune.kit import SUFFIX, read_kit, require_kit, write_kit
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.scratch import scratch
@@ -35,7 +35,7 @@ from tilec.tune.session import CaseResult, Session, SessionOptions, Work
 from tilec.tune.space import Point, Space
 from tilec.tune.targets import target_for
 from tilec.tune.trial import Trial
-from tilec.tune.wire import Ready, Setup
+from tilec.tune.wire import Ready
 from tilec.tune.workplace import Workplace
 from tilec_runtime.device.devices import devices as gpus
 from tilec_runtime.device.devices import driver_of, find_device
@@ -92,19 +92,16 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     folder = folder_of(project, name)
     record = record_path(app, wish, kernel, project.manifest)
     _require_own(app, record, name)
+    request = make_request(app, workers=wish.jobs)
     with (
         scratch(folder) as own,
-        Foundry(
-            make_request(app, workers=wish.jobs), name, target, own, project=project
-        ) as foundry,
+        Foundry(request, name, target, own, project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         with _log(wish, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
             prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
-            work = _work(foundry.facts, kernel, prepared, foundry)
-            return _measure(
-                app, wish, work, foundry.facts, prepared, devices, own, log, known, (kernel, record)
-            )
+            work = Work(facts=foundry.facts, kernel=kernel, prepared=prepared, candidates=foundry)
+            return _measure(app, wish, work, devices, own, log, known, record)
 
 
 def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
@@ -115,33 +112,16 @@ def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
     # Beside the kit, since a temporary directory may be in memory: kits unpack to gigabytes.
     logs = path.parent / f".{path.name}.log"
     with scratch(logs) as own:
-        return _measure_kit(app, wish, path, read_kit(path, own), devices, logs, own)
-
-
-def _measure_kit(
-    app: App,
-    wish: Wish,
-    path: Path,
-    kit: Kit,
-    devices: Sequence[tuple[str, DeviceInfo]],
-    logs: Path,
-    own: Path,
-) -> dict[str, Any]:
-    facts = kit.facts
-    device = devices[0][1]
-    if (facts.target == "tileir") != bool(device.interprets):
-        fix = "prepare it for the target of this device: `tilec tune --prepare --target NAME`"
-        raise UsageError(
-            f"{app.show(path)} is of candidates for {facts.target}, which are not measured on {device}",
-            fix=fix,
-        )
-    record = app.path(wish.record or f"tuning/{facts.info.name}.json")
-    _require_own(app, record, facts.info.name)
-    work = _work(facts, kit.kernel, kit.prepared, kit)
-    with _log(wish, logs, facts, kit.kernel, device) as (log, known):
-        return _measure(
-            app, wish, work, facts, kit.prepared, devices, own, log, known, (kit.kernel, record)
-        )
+        work = read_kit(path, own)
+        facts, device = work.facts, devices[0][1]
+        if (facts.target == "tileir") != bool(device.interprets):
+            message = f"{app.show(path)} is of candidates for {facts.target}, which are not measured on {device}"
+            fix = "prepare it for the target of this device: `tilec tune --prepare --target NAME`"
+            raise UsageError(message, fix=fix)
+        record = app.path(wish.record or f"tuning/{facts.info.name}.json")
+        _require_own(app, record, facts.info.name)
+        with _log(wish, logs, facts, work.kernel, device) as (log, known):
+            return _measure(app, wish, work, devices, own, log, known, record)
 
 
 def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -184,57 +164,55 @@ def _measure(
     app: App,
     wish: Wish,
     work: Work,
-    facts: KernelFacts,
-    prepared: Sequence[Prepared],
     devices: Sequence[tuple[str, DeviceInfo]],
     folder: Path,
     log: TrialLog,
     known: Sequence[Trial],
-    record: tuple[Kernel, Path],
+    record: Path,
 ) -> dict[str, Any]:
     """Run a session and write its record."""
-    workplaces = [
-        Workplace(
-            Setup(device=name),
-            log=folder / f"worker-{name.replace(':', '-')}.log",
-            environ=wish.environ,
-        )
-        for name, _ in devices
-    ]
     display = Display(app, wish.clock, budget=wish.budget)
-    with _resumable(log), _closing(workplaces):
+    names = [name for name, _ in devices]
+    with _resumable(log), contextlib.ExitStack() as workers:
+        workplaces = [
+            workers.enter_context(
+                contextlib.closing(
+                    Workplace(
+                        name,
+                        log=folder / f"worker-{name.replace(':', '-')}.log",
+                        environ=wish.environ,
+                    )
+                )
+            )
+            for name in names
+        ]
         ready = workplaces[0].start()
-        display.device(ready, facts.target, [name for name, _ in devices])
-        batch = max(wish.jobs or app.settings.cores, 1)
+        display.device(ready, work.facts.target, names)
         session = Session(
             work,
             workplaces,
             log,
             known=known,
-            options=wish.options(batch),
+            options=wish.options(wish.jobs or app.settings.cores),
             progress=display,
             clock=wish.clock,
         )
         results = session.run()
-    return _write(
-        app, facts, ready, results, {p.space.case.name: p.at for p in prepared}, session, *record
-    )
+    return _write(app, work, ready, results, session, record)
 
 
 def _write(
     app: App,
-    facts: KernelFacts,
+    work: Work,
     ready: Ready,
     results: Sequence[CaseResult],
-    sizes: dict[str, tuple[int, ...]],
     session: Session,
-    kernel: Kernel,
     path: Path,
 ) -> dict[str, Any]:
-    ok = all(result.best is not None for result in results)
+    facts = work.facts
     document = {
         "kernel": facts.info.name,
-        "ok": ok,
+        "ok": all(result.best is not None for result in results),
         "record": None,
         **result_json(facts, ready, results),
     }
@@ -242,12 +220,13 @@ def _write(
         message = "is right" if any(result.trials for result in results) else "was tried"
         app.note(f"no candidate of {facts.info.name} {message}: no record was written")
         return document
+    sizes = {one.space.case.name: one.at for one in work.prepared}
     record, notes = new_record(facts, ready, results, sizes, session.built)
     record, changed = merged(read_old(path, app.show(path)), record, facts.info)
     for text in (*notes, *((f"{app.show(path)}: {changed}",) if changed else ())):
         app.note(f"note: {text}")
     write_record(path, record)
-    print_record(app, path, record, kernel)
+    print_record(app, path, record, work.kernel)
     return {**document, "record": str(path)}
 
 
@@ -359,18 +338,6 @@ def _prepare_cases(
     return prepared
 
 
-def _work(
-    facts: KernelFacts, kernel: Kernel, prepared: Sequence[Prepared], candidates: Candidates
-) -> Work:
-    return Work(
-        info=facts.info,
-        spaces=tuple(one.space for one in prepared),
-        candidates=candidates,
-        expected={one.space.case.name: one.expected for one in prepared},
-        budget=kernel.budget,
-    )
-
-
 def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
     """Return the path of a kernel's record."""
     return (
@@ -388,16 +355,6 @@ def _resumable(log: TrialLog) -> Iterator[None]:
     except MissingError as error:
         fix = f"{error.fix + '; ' if error.fix else ''}what was measured is in {log.path}: go on with --resume"
         raise NoDeviceError(error.what, cause=error.cause, fix=fix) from error
-
-
-@contextlib.contextmanager
-def _closing(workplaces: Sequence[Workplace]) -> Iterator[None]:
-    """Close the workers at the end."""
-    try:
-        yield
-    finally:
-        for workplace in workplaces:
-            workplace.close()
 
 
 def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from tilec.compile.events import Done, Failed, Outcome
 from tilec.compile.project import Project
 from tilec.frontends.cuda.mangled import pointed
 from tilec.manifest.locate import Locator
+from tilec.manifest.types import Budget
 from tilec.model.job import Job
 from tilec.plan import Plan, PlannedKernel
 from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
+from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 
@@ -43,7 +45,7 @@ def require_done(
             errors = (
                 [outcome.error]
                 if isinstance(outcome, Failed)
-                else _over_budget(kernel, job.id, outcome, locate)
+                else _budget_errors(kernel, job.id, outcome, locate)
             )
             failed += bool(errors)
             failures.extend(errors)
@@ -56,20 +58,28 @@ def require_done(
     raise BuildError((*declared.unreadable, *failures), total=len(outcomes), summary=summary)
 
 
-def _over_budget(
+def over_budget(budget: Budget, used: Resources) -> list[tuple[str, int, int]]:
+    """Return the name, value and limit of each resource that an image uses too much of."""
+    spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
+    rows = (
+        ("registers", used.registers, budget.registers),
+        ("spills", spills, budget.spills),
+        ("shared", used.shared, budget.shared),
+        ("stack", used.stack, budget.stack),
+        ("constant", used.constant, budget.constant),
+    )
+    return [
+        (name, value, limit)
+        for name, value, limit in rows
+        if limit is not None and value is not None and value > limit
+    ]
+
+
+def _budget_errors(
     kernel: PlannedKernel, job_id: str, done: Done, locate: Locator
 ) -> list[TilecError]:
     if any(job.spec.debug for job in kernel.jobs):
         return []  # budgets apply to optimized code
-    budget, used = kernel.manifest.budget, done.info.resources
-    spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
-    rows = (
-        ("registers", budget.registers, used.registers),
-        ("spills", budget.spills, spills),
-        ("shared", budget.shared, used.shared),
-        ("stack", budget.stack, used.stack),
-        ("constant", budget.constant, used.constant),
-    )
     return [
         BudgetError(
             f"{job_id}: {name} {value}, over the budget of {limit}",
@@ -79,8 +89,7 @@ def _over_budget(
             target=str(done.info.target),
             location=locate(("kernel", kernel.info.name, "budget", name)),
         )
-        for name, limit, value in rows
-        if limit is not None and value is not None and value > limit
+        for name, value, limit in over_budget(kernel.manifest.budget, done.info.resources)
     ]
 
 

@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tilec.model.codec import encode
-from tilec.tune.trial import Trial, from_line
+from tilec.model.codec import decode, encode
+from tilec.tune.trial import Trial
 from tilec_runtime.errors import OutputError, UsageError
 
-VERSION = 4
+VERSION = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +27,7 @@ class Header:
     target: str
     device: str
     toolchain: str
+    log: int = VERSION
 
 
 _NAMES = {
@@ -37,6 +38,7 @@ _NAMES = {
     "target": "the target",
     "device": "the device",
     "toolchain": "versions of the compilers",
+    "log": "the version of logs",
 }
 
 
@@ -59,24 +61,24 @@ class TrialLog:
             UsageError: there is no log, it has another header, or it is damaged.
         """
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            lines = self.path.read_bytes().split(b"\n")[:-1]
         except OSError as error:
             message = f"there is nothing to go on with: {self.path}: {error.strerror or error}"
             raise UsageError(message, fix="leave --resume out: tuning then begins anew") from error
-        whole, torn = lines[:-1], lines[-1]
-        rows = [self._row(number, line) for number, line in enumerate(whole, 1)]
-        if not rows:
-            raise UsageError(
-                f"{self.path} is empty{': its first line was torn off' if torn else ''}", fix=_ANEW
-            )
-        self._require(rows[0], header)
-        trials = []
-        for number, row in enumerate(rows[1:], 2):
-            try:
-                trials.append(from_line(row))
-            except ValueError as error:
-                raise self._damaged(number, f"it is no trial ({error})") from error
-        return tuple(trials)
+        if not lines:
+            raise UsageError(f"the log {self.path} is empty", fix=_ANEW)
+        try:
+            first, *rows = map(json.loads, lines)
+            changed = [
+                text for name, text in _NAMES.items() if first.get(name) != getattr(header, name)
+            ]
+            trials = () if changed else tuple(decode(Trial, row) for row in rows)
+        except (ValueError, AttributeError) as error:
+            raise UsageError(f"the log {self.path} is damaged: {error}", fix=_ANEW) from error
+        if changed:
+            message = f"{self.path} is of another tuning: {', '.join(changed)} changed since"
+            raise UsageError(message, fix=_ANEW)
+        return trials
 
     def open(self, header: Header, *, keep: bool) -> None:
         """Open the log for writing: append, or start anew and rename an old log to `.old`.
@@ -95,7 +97,7 @@ class TrialLog:
                 self.path.replace(self.path.with_suffix(".old"))
             self._file = self.path.open("ab")
             if not keep:
-                self._append({"log": VERSION, **encode(header)})
+                self._append(encode(header))
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -131,32 +133,6 @@ class TrialLog:
     def _append(self, row: dict[str, Any]) -> None:
         self._file.write(json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n")
         self._file.flush()
-
-    def _row(self, number: int, line: bytes) -> dict[str, Any]:
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise self._damaged(number, "it is not JSON") from error
-        if not isinstance(row, dict):
-            raise self._damaged(number, "it is no object")
-        return row
-
-    def _require(self, row: dict[str, Any], header: Header) -> None:
-        if row.get("log") != VERSION:
-            raise UsageError(
-                f"{self.path}:1: version {row.get('log')!r} of the log: this tilec reads version {VERSION}",
-                fix=_ANEW,
-            )
-        changed = [text for name, text in _NAMES.items() if row.get(name) != getattr(header, name)]
-        if changed:
-            message = f"{self.path} is of another tuning: {', '.join(changed)} changed since"
-            raise UsageError(message, fix=_ANEW)
-
-    def _damaged(self, number: int, reason: str) -> UsageError:
-        cause = "only a last line can be torn off by a kill: something else wrote to the file"
-        return UsageError(
-            f"{self.path}:{number}: the log is damaged: {reason}", cause=cause, fix=_ANEW
-        )
 
     def _unwritable(self, error: OSError) -> OutputError:
         return OutputError(

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tilec.bench.measure import MeasureOptions
 from tilec.bench.statistics import Ratio, ratio_of
-from tilec.manifest.types import Budget
+from tilec.manifest.types import Kernel
 from tilec.tune import wire
-from tilec.tune.candidates import Candidates, CompiledPoint
+from tilec.tune.candidates import Candidates, CompiledPoint, KernelFacts
+from tilec.tune.cases import Prepared
 from tilec.tune.log import TrialLog
 from tilec.tune.search import Ask, Search, make_searcher
 from tilec.tune.space import Point, Space, at_point
 from tilec.tune.study import Study
 from tilec.tune.trial import Trial
-from tilec.tune.workplace import StoppedError, Workplace
-from tilec_runtime.errors import MissingError, TilecError
-from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec.tune.workplace import WorkerStoppedError, Workplace
+from tilec_runtime.model.kernel import VariantInfo
 
 # Poll interval in seconds while there is nothing to compile.
 _LOOK = 0.2
@@ -28,7 +29,8 @@ _PART = 0.4
 # If clocks were throttled, candidates within this factor of the best are measured in turn with it:
 # times taken one after another are not comparable.
 _NEAR, _RIVALS = 1.1, 4
-_MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=0.5, precise=0.0)
+_MEASURE = MeasureOptions()  # of a full measurement
+_RUN_OFF = MeasureOptions(least=30, seconds=0.5, precise=0.0)  # of the best in turn
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +44,6 @@ class SessionOptions:
         seed: of the search.
         limit: seconds for checking and measuring one candidate.
         batch: candidates that are compiled together.
-        measure: options of a full measurement.
-        runoff: options for measuring the best in turn.
     """
 
     search: Search = Search.HALVING
@@ -52,8 +52,6 @@ class SessionOptions:
     seed: int = 0
     limit: float = 60.0
     batch: int = 4
-    measure: MeasureOptions = _MEASURE
-    runoff: MeasureOptions = _RUN_OFF
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,18 +99,16 @@ class Work:
     """The input of a tuning.
 
     Attributes:
-        info: the kernel.
-        spaces: of each case.
+        facts: of the kernel.
+        kernel: its table of the manifest.
+        prepared: its cases.
         candidates: their source; called in the thread of `run` only.
-        expected: files with references' results, by case.
-        budget: of resources, from the manifest.
     """
 
-    info: KernelInfo
-    spaces: tuple[Space, ...]
+    facts: KernelFacts
+    kernel: Kernel
+    prepared: tuple[Prepared, ...]
     candidates: Candidates
-    expected: Mapping[str, str]
-    budget: Budget
 
 
 class Session:
@@ -120,7 +116,7 @@ class Session:
 
     Args:
         work: the kernel, its cases and candidates.
-        places: the devices.
+        workplaces: the devices; closed by the caller.
         log: open; it receives every trial.
         known: trials of an interrupted tuning.
         options: how to tune.
@@ -139,7 +135,7 @@ class Session:
         progress: Progress,
         clock: Callable[[], float],
     ) -> None:
-        self._work, self._workplaces, self._log = work, list(workplaces), log
+        self._work, self._workplaces, self._log = work, workplaces, log
         self._options, self._progress, self._clock = options, progress, clock
         self._known: dict[str, dict[Point, list[Trial]]] = {}
         for trial in known:
@@ -156,44 +152,40 @@ class Session:
         """Tune every case; the log has all trials even if an error ends the session.
 
         Raises:
-            MissingError: no device is left.
+            MissingError: a device is lost.
             OutputError: the log cannot be written.
         """
         end = self._clock() + self._options.budget
         results: list[CaseResult] = []
-        try:
-            for number, space in enumerate(self._work.spaces):
-                # Each case gets an equal part of the time that is left.
-                left = (end - self._clock()) / (len(self._work.spaces) - number)
-                results.append(
-                    self._tune(
-                        space, self._clock() + left if self._options.budget else float("inf")
-                    )
-                )
-                self._progress.case_ended(results[-1])
-        finally:
-            for workplace in self._workplaces:
-                workplace.close()
+        for number, prepared in enumerate(self._work.prepared):
+            # Each case gets an equal part of the time that is left.
+            left = (end - self._clock()) / (len(self._work.prepared) - number)
+            deadline = self._clock() + left if self._options.budget else float("inf")
+            results.append(self._tune(prepared, deadline))
+            self._progress.case_ended(results[-1])
         return tuple(results)
 
-    def _tune(self, space: Space, deadline: float) -> CaseResult:
+    def _tune(self, prepared: Prepared, deadline: float) -> CaseResult:
+        space = prepared.space
         self._progress.case_begun(space)
         options, indices = self._options, range(len(space.points))
         study = Study(
             space,
-            self._work.info,
+            self._work.facts.info,
             make_searcher(
                 options.search, space.points, indices, most=options.most, seed=options.seed
             ),
             known=self._known.get(space.case.name, {}),
-            budget=self._work.budget,
+            budget=self._work.kernel.budget,
             devices=len(self._workplaces),
-            listener=lambda trial, best, *, fresh: self._note_trial(space, trial, best, fresh),
+            listener=functools.partial(self._note_trial, space),
             expired=lambda: self._clock() >= deadline,
         )
         study.compiled(self._compiled)
         threads = [
-            threading.Thread(target=self._serve, args=(workplace, study), name=workplace.name)
+            threading.Thread(
+                target=self._serve, args=(workplace, study, prepared), name=workplace.name
+            )
             for workplace in self._workplaces
         ]
         for thread in threads:
@@ -211,7 +203,7 @@ class Session:
         if self._error is not None:
             raise self._error
         timed_out = self._clock() >= deadline
-        return self._decide(study, timed_out)
+        return self._decide(study, prepared, timed_out)
 
     def _supply(self, study: Study, deadline: float) -> None:
         """Compile wanted candidates until the search is over or its time is up."""
@@ -226,63 +218,42 @@ class Session:
             if self._clock() >= deadline:
                 study.stop()
 
-    def _serve(self, workplace: Workplace, study: Study) -> None:
-        """Measure candidates on one device until the search ends or the device is lost."""
-        ask: Ask | None = None
+    def _serve(self, workplace: Workplace, study: Study, prepared: Prepared) -> None:
+        """Measure candidates on one device until the search ends."""
         try:
             while (taken := study.take()) is not None:
                 ask, compiled = taken
-                answer = workplace.ask(
-                    self._measure(study.space, ask, compiled), self._options.limit
-                )
+                request = self._measure(prepared, ask, compiled)
+                answer = workplace.ask(request, self._options.limit)
                 assert isinstance(answer, wire.Measured)
                 study.ended(ask, answer, workplace.name)
-                ask = None
-        except StoppedError:
+        except WorkerStoppedError:
             study.stop()
-        except MissingError as error:
-            self._lose(workplace, study, ask, error)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of `run`
             self._error = self._error or error
             study.stop()
 
-    def _lose(self, workplace: Workplace, study: Study, ask: Ask | None, error: TilecError) -> None:
-        self._workplaces = [other for other in self._workplaces if other is not workplace]
-        workplace.close()
-        if not self._workplaces:
-            self._error = self._error or error
-        else:
-            self._progress.note(f"{workplace.name} went away, the others go on: {error.what}")
-        if ask is not None:
-            study.given_back(ask)
-        if not self._workplaces:
-            study.stop()
-
-    def _measure(self, space: Space, ask: Ask, compiled: CompiledPoint) -> wire.Measure:
-        full = self._options.measure
-        part = max(ask.effort, 0.0)
+    def _measure(self, prepared: Prepared, ask: Ask, compiled: CompiledPoint) -> wire.Measure:
+        part = max(ask.effort, _PART)
         options = dataclasses.replace(
-            full,
-            seconds=full.seconds * part,
-            least=max(3, round(full.least * max(part, _PART))),
-            warm_up=full.warm_up * max(part, _PART),
+            _MEASURE,
+            seconds=_MEASURE.seconds * ask.effort,
+            least=max(3, round(_MEASURE.least * part)),
+            warm_up=_MEASURE.warm_up * part,
         )
-        return wire.Measure(
-            subject=self._subject(space, space.points[ask.index], compiled), options=options
-        )
+        point = prepared.space.points[ask.index]
+        return wire.Measure(subject=self._subject(prepared, point, compiled), options=options)
 
-    def _subject(self, space: Space, point: Point, compiled: CompiledPoint) -> wire.Subject:
-        case = at_point(space.case, self._work.info, point)
-        return wire.Subject(
-            bundle=compiled.bundle, case=case, expected=self._work.expected.get(case.name, "")
-        )
+    def _subject(self, prepared: Prepared, point: Point, compiled: CompiledPoint) -> wire.Subject:
+        case = at_point(prepared.space.case, self._work.facts.info, point)
+        return wire.Subject(bundle=compiled.bundle, case=case, expected=prepared.expected)
 
     def _note_trial(self, space: Space, trial: Trial, best: Trial | None, fresh: bool) -> None:
         if fresh:
             self._log.add(trial)
         self._progress.trial_ended(space, trial, best)
 
-    def _decide(self, study: Study, timed_out: bool) -> CaseResult:
+    def _decide(self, study: Study, prepared: Prepared, timed_out: bool) -> CaseResult:
         """Return the result of a case: measured in turn, the faster of the best wins."""
         space, ranked, trials = study.space, study.ranked(), study.trials
         untried = len(space.points) - len(trials)
@@ -301,13 +272,15 @@ class Session:
         rivals = _rivals(ranked, trials)
         # Trials of the log were not compiled in this tuning.
         self._have(trial.point for trial in (*ranked[:1], *rivals))
-        return self._side_by_side(result, ranked[0], rivals) if rivals else result
+        return self._side_by_side(result, prepared, ranked[0], rivals) if rivals else result
 
-    def _side_by_side(self, result: CaseResult, best: Trial, rivals: Sequence[Trial]) -> CaseResult:
+    def _side_by_side(
+        self, result: CaseResult, prepared: Prepared, best: Trial, rivals: Sequence[Trial]
+    ) -> CaseResult:
         """Measure the best in turn with each rival; return the winner and its closest rival."""
         met: list[tuple[Trial, Ratio, int]] = []
         for rival in rivals:
-            samples = self._run_off(result.space, best, rival)
+            samples = self._run_off(prepared, best, rival)
             if samples is None:
                 break
             ratio = ratio_of(*samples)
@@ -326,29 +299,22 @@ class Session:
             self._compiled.update(self._work.candidates.make(missing))
 
     def _run_off(
-        self, space: Space, first: Trial, second: Trial
+        self, prepared: Prepared, first: Trial, second: Trial
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Return samples of both, taken in turn on one device; None on failure."""
+        """Return samples of both, taken in turn on the first device; None on failure."""
         one, other = (
-            self._subject(space, trial.point, self._compiled[trial.point])
+            self._subject(prepared, trial.point, self._compiled[trial.point])
             for trial in (first, second)
         )
-        request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
-        for workplace in list(self._workplaces):
-            try:
-                answer = workplace.ask(request, 2 * self._options.limit)
-            except MissingError as error:
-                self._workplaces.remove(workplace)
-                self._progress.note(f"{workplace.name} went away: {error.what}")
-                continue
-            if not isinstance(answer, tuple):
-                self._progress.note(
-                    f"{space.case.name}: the two best could not be measured side by side: {answer.reason}"
-                )
-                return None
-            a, b = (part.measurement.samples for part in answer if part.measurement is not None)
-            return a, b
-        return None
+        request = wire.MeasurePair(first=one, second=other, options=_RUN_OFF)
+        answer = self._workplaces[0].ask(request, 2 * self._options.limit)
+        if not isinstance(answer, tuple):
+            self._progress.note(
+                f"{prepared.space.case.name}: the two best could not be measured side by side: {answer.reason}"
+            )
+            return None
+        a, b = (part.measurement.samples for part in answer if part.measurement is not None)
+        return a, b
 
 
 def _rivals(ranked: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:

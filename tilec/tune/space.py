@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from tilec.case.cases import Axes, BoundCase, stated_axes
 from tilec.model.literal import axis_text
 from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
-from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.kernel import KernelInfo
 
 Point = Axes
 
@@ -81,11 +80,6 @@ def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
         )
         or "its only point"
     )
-
-
-def point_of(axes: Mapping[str, AxisValue]) -> Point:
-    """Return a point from JSON."""
-    return tuple(axes.items())
 
 
 def _names(text: str) -> frozenset[str]:

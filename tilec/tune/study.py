@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from tilec.manifest.types import Budget
 from tilec.model.tuning import Status
@@ -19,14 +18,9 @@ from tilec_runtime.model.kernel import KernelInfo
 
 # Candidates requested beyond those being measured, to compile meanwhile.
 _AHEAD = 1
-_CHANCES = 2  # devices that may be lost with one candidate
 
-
-class Listener(Protocol):
-    """Receives every trial, one at a time; `fresh` is False for trials of an earlier tuning."""
-
-    def __call__(self, trial: Trial, best: Trial | None, *, fresh: bool) -> None:
-        """Take the result of a candidate."""
+# Receives every trial, the best so far, and whether the trial is new: not of an earlier tuning.
+Listener = Callable[[Trial, Trial | None, bool], None]
 
 
 class Study:
@@ -63,7 +57,6 @@ class Study:
         self._open: list[Ask] = []
         self._busy = 0
         self._compiled: dict[Point, CompiledPoint] = {}
-        self._losses: dict[int, int] = {}
         self._trials: dict[int, Trial] = {}
         self._codes: dict[object, int] = {}
 
@@ -94,25 +87,6 @@ class Study:
             self._busy -= 1
             trial = trial_of(self.space.case.name, self._point(ask), ask.effort, answer)
             self._tell(ask, dataclasses.replace(trial, device=device))
-
-    def given_back(self, ask: Ask) -> None:
-        """Return a candidate whose device was lost: another device tries it, up to a limit."""
-        with self._change:
-            self._busy -= 1
-            self._devices -= 1
-            self._losses[ask.index] = self._losses.get(ask.index, 0) + 1
-            if self._losses[ask.index] >= _CHANCES:
-                self._tell(
-                    ask,
-                    self._failed(
-                        ask, Status.FAILED, f"{_CHANCES} devices went away while they ran it"
-                    ),
-                )
-            else:
-                self._open.insert(0, ask)
-            if self._devices <= 0:
-                self._finish()
-            self._change.notify_all()
 
     def wanted(self, most: int) -> list[Point]:
         """Return points to compile next: requested ones first, then those ahead."""
@@ -202,7 +176,7 @@ class Study:
         self._trials[ask.index] = trial
         self._searcher.tell(ask, trial.seconds if trial.measured else None)
         best = self._ranked()
-        self._listener(trial, best[0] if best else None, fresh=fresh)
+        self._listener(trial, best[0] if best else None, fresh)
         self._change.notify_all()
 
     def _ranked(self) -> list[Trial]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tilec.bench.statistics import Summary, summarize
-from tilec.model.codec import decode
 from tilec.model.tuning import Status
 from tilec.tune.space import Point
 
@@ -57,17 +55,3 @@ class Trial:
     def seconds(self) -> float:
         """The median of the samples."""
         return self.summary.median
-
-
-def from_line(row: Any) -> Trial:
-    """Return the trial of a decoded line of the log.
-
-    Raises:
-        ValueError: it is malformed.
-    """
-    trial = decode(Trial, row)
-    if trial.measured == (not trial.samples) or (not trial.measured and not trial.reason):
-        raise ValueError("a trial is measured and has samples, or has a reason")
-    if trial.samples:
-        summarize(trial.samples)
-    return trial

@@ -1,4 +1,7 @@
-"""Messages between a tuning and its workers: picklable values."""
+"""Messages between a tuning and its workers: picklable values.
+
+The first message to a worker is the name of its device, such as `cuda:1`.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,6 @@ from tilec.bench.measure import Measurement, MeasureOptions
 from tilec.case.cases import BoundCase
 from tilec.model.tuning import Status
 from tilec_runtime.device.seam_types import DeviceInfo
-from tilec_runtime.errors import TilecError
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class MeterSpec:
-    """The meter: a factory as `module:function`, and its text argument."""
-
-    factory: str = "tilec.tune.meter:DeviceMeter"
-    text: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Setup:
-    """The first message to a worker: its device (`cuda:1`, `cpu`) and its meter."""
-
-    device: str
-    meter: MeterSpec = MeterSpec()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,13 +20,6 @@ class Ready:
     device: DeviceInfo
     driver: str = ""
     clocks_missing: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Unusable:
-    """The device cannot be used."""
-
-    error: TilecError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pickle
 import sys
+import time
 import traceback
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilec.bench.measure import measure, measure_together
+from tilec.bench.clocks import Clocks, uuid_of
+from tilec.bench.measure import Measurement, measure, measure_together
+from tilec.bench.timer import KernelTimer
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.compare import compare, tolerance_for
-from tilec.case.device import ModuleDevice, calls_of
+from tilec.case.device import KernelCall, ModuleDevice, calls_of
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.case.run import arguments_on
 from tilec.compile.process import connect
 from tilec.model.tuning import Status
 from tilec.tune import wire
-from tilec.tune.meter import Timed, make_meter
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.errors import (
@@ -45,7 +48,7 @@ def main() -> None:
     try:
         worker = Worker(pickle.loads(inbox.get()))  # noqa: S301 - from the process that started this one
     except TilecError as error:
-        channel.send(wire.Unusable(error=error))
+        channel.send(error)
         return
     channel.send(worker.ready)
     while True:
@@ -58,18 +61,20 @@ class Worker:
     """Measures candidates; it keeps the device, and inputs and results of the current case.
 
     Args:
-        setup: the device and its meter.
+        device: its name, such as `cuda:1`.
 
     Raises:
         NoDeviceError: the device cannot be used.
     """
 
-    def __init__(self, setup: wire.Setup) -> None:
-        self._driver = driver_of(setup.device)
-        self._device = find_device(setup.device, self._driver)
-        self._meter = make_meter(setup.meter, self._device)
+    def __init__(self, device: str) -> None:
+        self._driver = driver_of(device)
+        self._device = find_device(device, self._driver)
+        self._clocks = None if self._device.interprets else Clocks(uuid_of(self._device.ordinal))
         self.ready = wire.Ready(
-            device=self._device, driver=self._meter.driver, clocks_missing=self._meter.missing
+            device=self._device,
+            driver=self._clocks.driver if self._clocks else "",
+            clocks_missing=self._clocks.missing if self._clocks else "",
         )
         self._at: tuple[str, str] = ("", "")
         self._inputs: dict[str, Value] = {}
@@ -109,7 +114,7 @@ class Worker:
                     status=Status.FAILED,
                     reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant}",
                 )
-            return self._measured(timed, measure(timed, request.options, clock=self._meter.clock))
+            return self._measured(timed, measure(timed, request.options, clock=time.perf_counter))
 
     def _pair(self, request: wire.MeasurePair) -> tuple[wire.Measured, wire.Measured]:
         self._take(request.first)
@@ -120,10 +125,10 @@ class Worker:
                 both.append(
                     stack.enter_context(contextlib.closing(self._timed(module, subject.case)))
                 )
-            first, second = measure_together(both, request.options, clock=self._meter.clock)
+            first, second = measure_together(both, request.options, clock=time.perf_counter)
             return self._measured(both[0], first), self._measured(both[1], second)
 
-    def _measured(self, timed: Timed, measurement: Any) -> wire.Measured:
+    def _measured(self, timed: KernelTimer, measurement: Measurement) -> wire.Measured:
         return wire.Measured(
             status=Status.MEASURED,
             measurement=measurement,
@@ -170,18 +175,18 @@ class Worker:
                 )
         return "", variant
 
-    def _timed(self, module: Module, case: BoundCase) -> Timed:
-        counter = iter(range(1 << 30))
+    def _timed(self, module: Module, case: BoundCase) -> KernelTimer:
+        counter = itertools.count()
 
-        def make() -> Mapping[str, Any]:
+        def make() -> Sequence[KernelCall]:
             index = next(counter)
             if index == len(self._sets):
                 self._sets.append(
                     arguments_on(case, ModuleDevice(module, self._driver), self._inputs)
                 )
-            return self._sets[index]
+            return calls_of(case, module, self._sets[index])
 
-        return self._meter.timed(module, self._driver, case, make)
+        return KernelTimer(self._device, self._driver, make, clocks=self._clocks)
 
 
 def _short(value: float | None) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 from tilec.compile.process import WorkerDiedError, WorkerProcess
 from tilec.model.tuning import Status
 from tilec.tune import wire
-from tilec_runtime.errors import NoDeviceError, ToolchainError
+from tilec_runtime.errors import NoDeviceError, TilecError, ToolchainError
 
 # Seconds for a worker to import its modules and find its device.
 _START_LIMIT = 120.0
 
 
-class StoppedError(Exception):
+class WorkerStoppedError(Exception):
     """The tuning was stopped while a worker was measuring."""
 
 
@@ -23,7 +23,7 @@ class Workplace:
     """A device and its worker, which starts with the first request.
 
     Args:
-        setup: of the worker.
+        name: of the device, such as `cuda:1`.
         log: file for what the worker prints.
         environ: of the worker.
 
@@ -31,10 +31,10 @@ class Workplace:
         ready: the worker's facts about the device; None before `start`.
     """
 
-    def __init__(self, setup: wire.Setup, *, log: Path, environ: Mapping[str, str]) -> None:
-        self.name = setup.device
+    def __init__(self, name: str, *, log: Path, environ: Mapping[str, str]) -> None:
+        self.name = name
         self.ready: wire.Ready | None = None
-        self._setup, self._log, self._environ = setup, log, environ
+        self._log, self._environ = log, environ
         self._worker: WorkerProcess | None = None
         self._stopped = False
 
@@ -44,14 +44,14 @@ class Workplace:
         Raises:
             NoDeviceError: the device cannot be used (any more).
             ToolchainError: no process can be started.
-            StoppedError: see `stop`.
+            WorkerStoppedError: see `stop`.
         """
         if self._worker is not None and self.ready is not None:
             return self.ready
         self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._worker = WorkerProcess(
-                self._setup, log=self._log, environ=self._environ, module="tilec.tune.worker"
+                self.name, log=self._log, environ=self._environ, module="tilec.tune.worker"
             )
         except OSError as error:
             raise ToolchainError(
@@ -62,12 +62,12 @@ class Workplace:
         if isinstance(message, wire.Ready):
             self.ready = message
             return message
-        if isinstance(message, wire.Unusable):
-            self._end()
-            raise message.error
+        if isinstance(message, TilecError):
+            self.close()
+            raise message
         death = "did not start in time" if message is None else str(message)
         printed = self._printed()
-        self._end()
+        self.close()
         raise NoDeviceError(
             f"the worker of {self.name} {death}{printed}", fix="`tilec doctor` shows what is found"
         )
@@ -77,7 +77,7 @@ class Workplace:
 
         Raises:
             NoDeviceError: the device cannot be used any more.
-            StoppedError: see `stop`.
+            WorkerStoppedError: see `stop`.
         """
         self.start()
         assert self._worker is not None
@@ -85,15 +85,15 @@ class Workplace:
         self._worker.send(request)
         message = self._receive(limit)
         if message is None:
-            self._end()
+            self.close()
             return wire.Measured(status=Status.HUNG, reason=f"it did not end within {limit:g} s")
         if isinstance(message, str):
             reason = f"its process {message}{self._printed()}"
-            self._end()
+            self.close()
             self.start()  # raises if the device is gone, which is not the candidate's fault
             return wire.Measured(status=Status.FAILED, reason=reason)
         if isinstance(message, wire.Measured) and message.fatal:
-            self._end()
+            self.close()
             self.start()
         answer: wire.Answer = message
         return answer
@@ -107,7 +107,9 @@ class Workplace:
 
     def close(self) -> None:
         """Kill the worker. May be called more than once, by the thread that asks."""
-        self._end()
+        worker, self._worker, self.ready = self._worker, None, None
+        if worker is not None:
+            worker.kill()
 
     def _receive(self, limit: float) -> Any:
         """Return the next message, a text on how the worker died, or None at the time limit."""
@@ -117,15 +119,10 @@ class Workplace:
         except WorkerDiedError as error:
             message = str(error)
         if self._stopped:
-            self._end()
-            raise StoppedError
+            self.close()
+            raise WorkerStoppedError
         return message
 
     def _printed(self) -> str:
         lines = self._worker.printed().strip().splitlines() if self._worker else []
         return f": {lines[-1].strip()}" if lines else ""
-
-    def _end(self) -> None:
-        worker, self._worker, self.ready = self._worker, None, None
-        if worker is not None:
-            worker.kill()

@@ -78,16 +78,13 @@ def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...],
 
 def test_a_kit_that_is_none_is_refused(cli, tmp_path: Path) -> None:
     assert (
-        "k.tune is no kit that can be measured: No such file"
+        "k.tune is no kit that can be measured: no such file"
         in cli("tune", "--measure", "k.tune").err
     )
     (tmp_path / "k.tune").write_bytes(b"something else")
     ran = cli("tune", "--measure", "k.tune")
     assert ran.code == 2
-    assert (
-        "k.tune is no kit that can be measured: it is damaged, or only a part of one (File is not a zip file)"
-        in ran.err
-    )
+    assert "k.tune is no kit that can be measured: it is damaged, or something else" in ran.err
 
 
 @pytest.fixture

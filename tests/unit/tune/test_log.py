@@ -71,32 +71,24 @@ def test_a_torn_last_line_is_none_and_goes_when_the_log_goes_on(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("line", "old", "new", "said"),
+    ("line", "old", "new"),
     [
-        (1, b"{", b"", ":2: the log is damaged: it is not JSON"),
-        (1, None, b"[1]", ":2: the log is damaged: it is no object"),
-        (1, None, b"{}", ":2: the log is damaged: it is no trial ("),
-        (1, b"0.0011", b'"x"', ":2: the log is damaged: it is no trial ("),
-        (1, b'"measured"', b'"fine"', "Invalid enum value 'fine'"),
-        (1, b'"effort"', b'"other"', ":2: the log is damaged: it is no trial ("),
-        (2, b'"c[0] is 1, expected 2"', b'""', "is measured and has samples, or has a reason"),
-        (0, b'"log":4', b'"log":9', ":1: version 9 of the log: this tilec reads version 4"),
-        (None, None, b"", "is empty"),
+        (1, b"{", b""),
+        (1, None, b"[1]"),
+        (1, None, b"{}"),
+        (1, b"0.0011", b'"x"'),
+        (1, b'"measured"', b'"fine"'),
+        (1, b'"effort"', b'"other"'),
+        (0, None, b"[1]"),
     ],
 )
-def test_a_damaged_log_is_refused_with_its_line(
-    tmp_path: Path, line: int | None, old: bytes | None, new: bytes, said: str
-) -> None:
+def test_refuses_a_damaged_log(tmp_path: Path, line: int, old: bytes | None, new: bytes) -> None:
     log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
     lines = log.path.read_bytes().split(b"\n")
-    if line is None:
-        lines = []
-    else:
-        lines[line] = new if old is None else lines[line].replace(old, new, 1)
+    lines[line] = new if old is None else lines[line].replace(old, new, 1)
     log.path.write_bytes(b"\n".join(lines))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"the log .*a\.jsonl is damaged: ") as caught:
         log.read(HEADER)
-    assert said in caught.value.what
     assert "leave --resume out" in caught.value.fix
 
 
@@ -110,6 +102,7 @@ def test_a_damaged_log_is_refused_with_its_line(
         ("target", "the target changed"),
         ("device", "the device changed"),
         ("toolchain", "versions of the compilers changed"),
+        ("log", "the version of logs changed"),
     ],
 )
 def test_a_log_of_something_else_is_refused(tmp_path: Path, name: str, said: str) -> None:

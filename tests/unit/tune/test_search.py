@@ -107,7 +107,7 @@ def study_of(
         known={},
         budget=Budget(),
         devices=devices,
-        listener=lambda trial, best, *, fresh: heard.append((trial, fresh)),
+        listener=lambda trial, _best, fresh: heard.append((trial, fresh)),
         expired=lambda: False,
     )
     found.compiled(

@@ -19,7 +19,7 @@ from tilec.case.cases import bind, small_case
 from tilec.manifest.types import Case, Input
 from tilec.model.tuning import Status
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec.tune import meter, wire, worker
+from tilec.tune import wire, worker
 
 COUNT = 64
 CASE = bind(
@@ -49,7 +49,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     }
     found = FakeDriver((dataclasses.replace(H200, l2=4096),), symbols)
     monkeypatch.setattr(worker, "driver_of", lambda device: found)
-    monkeypatch.setattr(meter, "uuid_of", lambda ordinal: "")  # of no GPU, also where there is one
+    monkeypatch.setattr(worker, "uuid_of", lambda ordinal: "")  # of no GPU, also where there is one
     return found
 
 
@@ -65,9 +65,7 @@ def subject(tmp_path: Path) -> wire.Subject:
 
 
 def answer(subject: wire.Subject) -> Any:
-    return worker.Worker(wire.Setup(device="cuda:0")).answer(
-        wire.Measure(subject=subject, options=QUICK)
-    )
+    return worker.Worker("cuda:0").answer(wire.Measure(subject=subject, options=QUICK))
 
 
 def test_a_right_candidate_is_measured_with_a_cold_cache(
@@ -104,7 +102,7 @@ def test_a_wrong_candidate_is_not_measured(driver: FakeDriver, subject: wire.Sub
 def test_a_refused_launch_fails_its_candidate(
     driver: FakeDriver, subject: wire.Subject, call: str, result: str, fatal: bool
 ) -> None:
-    made = worker.Worker(wire.Setup(device="cuda:0"))
+    made = worker.Worker("cuda:0")
     driver.fail[call] = result
     found = made.answer(wire.Measure(subject=subject, options=QUICK))
     assert isinstance(found, wire.Measured)
