@@ -214,41 +214,6 @@ TABLE = {
         AXPY,
         "hint: write [128]\n",
     ),
-    "an undefined name": (
-        TILE,
-        SCALE.replace("* factor", "* factr"),
-        "k.py:9:35: error: factr is not defined\n",
-    ),
-    "an operation that there is not": (
-        TILE,
-        SCALE.replace("* factor", "* tl.erf(factor)"),
-        "k.py:9:35: error: Module 'tilec.lang' has no attribute 'erf'\n",
-    ),
-    "Triton's index of a block": (
-        TILE,
-        SCALE.replace("* factor", "* tl.program_id(0)"),
-        "hint: the block's index is y.index, of an output y: tl.Mut\n",
-    ),
-    "Triton's load": (
-        TILE,
-        SCALE.replace("x.load_tile_like(y)", "tl.load(x)"),
-        "hint: an input x is loaded by x.load_tile_like(y) or x.load_tile(index, shape)\n",
-    ),
-    "Triton's product of tiles": (
-        TILE,
-        SCALE.replace("* factor", "* tl.dot(x, x)"),
-        "hint: tl.mma(a, b, accumulator) or tl.matmul(a, b)\n",
-    ),
-    "an atomic operation in the safe language": (
-        TILE,
-        SCALE.replace("* factor", "* tl.atomic_add(x, 0, 1)"),
-        "hint: tilec.lang has no memory operations: import cuda.tile as ct for those",
-    ),
-    "Triton's index of a block in cuTile Python": (
-        CUTILE,
-        AXPY.replace("ct.bid(0)", "ct.program_id(0)"),
-        "k.py:5:9: error: Module 'cuda.tile' has no attribute 'program_id'\n",
-    ),
     "a type that there is not": (
         TILE,
         SCALE.replace("tl.Ref[tl.float32", "tl.Ref[tl.flaot32"),

@@ -313,6 +313,21 @@ MISUSES = {
         "Module 'tilec.lang' has no attribute 'zeroes'",
         "did you mean 'zeros'",
     ),
+    "z.store(x.load_tile_like(z) * BNN)": (35, "Undefined variable BNN used", "did you mean 'BN'"),
+    "z.store(tl.erf(z.load()))": (
+        13,
+        "Module 'tilec.lang' has no attribute 'erf'",
+        "GELU by tanh is 0.5 * x * (1 + tl.tanh(",
+    ),
+    "z.store(tl.program_id(0))": (13, "no attribute", "the block's index is y.index"),
+    "z.store(tl.load(x))": (13, "no attribute", "an input x is loaded by x.load_tile_like(y)"),
+    "z.store(tl.dot(x, x))": (13, "no attribute", "tl.mma(a, b, accumulator) or tl.matmul(a, b)"),
+    "tl.atomic_add(x, 0, 1)": (5, "no attribute", "tilec.lang has no memory operations"),
+    "z.store(ct.program_id(0))": (
+        13,
+        "Module 'cuda.tile' has no attribute 'program_id'",
+        "ct.bid(axis)",
+    ),
     "for _ in tl.static_iter(range(2)): z.store(1.0)": (
         14,
         "static_iter() must be used directly by name",

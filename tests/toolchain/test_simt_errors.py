@@ -56,10 +56,10 @@ def compiled(
 # (kernel, what is wrong, its line counted from the decorator's, hint)
 SOURCES = {
     "unknown name": (
-        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = w\n",
-        "w is not defined",
-        2,
-        "",
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    factor = 2\n    z[0] = factr\n",
+        "name 'factr' is not defined",
+        3,
+        "did you mean 'factor'",
     ),
     "try": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    try:\n        z[0] = 1\n    except ValueError:\n        pass\n",

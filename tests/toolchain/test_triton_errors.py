@@ -54,11 +54,12 @@ def places(error: CompileError) -> list[tuple[str, str]]:
 def test_an_error_of_the_language_is_at_the_users_place(tmp_path: Path) -> None:
     error = refused_text(
         tmp_path,
-        "@triton.jit\ndef f(x, n, B: tl.constexpr):\n    o = tl.arange(0, B)\n    tl.store(x + o, w)\n",
+        "@triton.jit\ndef f(x, n, B: tl.constexpr):\n    o = tl.arange(0, B)\n    tl.store(x + o, offset)\n",
     )
-    assert places(error) == [("k/a.py:8:21", "w is not defined")]
-    assert error.what == "k/a.py: w is not defined"
-    assert error.diagnostics[0].excerpt == "    tl.store(x + o, w)"
+    assert places(error) == [("k/a.py:8:21", "offset is not defined")]
+    assert error.what == "k/a.py: kernel 'f' does not compile for sm_90: offset is not defined"
+    assert error.diagnostics[0].excerpt == "    tl.store(x + o, offset)"
+    assert error.diagnostics[0].hint.startswith("kernels see their parameters")
 
 
 def test_an_error_in_a_helper_names_the_call(tmp_path: Path) -> None:

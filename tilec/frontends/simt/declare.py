@@ -12,15 +12,9 @@ from typing import Any
 from tilec.frontends.simt import api
 from tilec.frontends.simt.entry import NAMES
 from tilec.frontends.simt.scope import captured, captures, names_read
+from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import (
-    definition_location,
-    function_node,
-    located,
-    parameter_nodes,
-    written_parameters,
-)
-from tilec.frontends.tools.undefined import undefined_names
+from tilec.frontends.tools.python_errors import located, parameter_nodes, written_parameters
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
 from tilec_runtime.errors import Diagnostic, Location, TilecError
@@ -54,46 +48,27 @@ class SimtKernel:
     captured: tuple[tuple[str, Axis], ...] = ()
 
 
-def declared(module: LoadedModule) -> dict[str, SimtKernel]:
-    """Return every kernel among a module's attributes, imported ones too, by attribute name.
+def read(module: LoadedModule, name: str, value: object) -> SimtKernel | None:
+    """Return the kernel that a module's attribute is, or None.
 
     `refused` in a declaration has the problems of a kernel that cannot be compiled.
     """
-    kernels: dict[str, SimtKernel] = {}
-    with module.active():
-        for name, value in list(vars(module.main).items()):
-            kernel = api.kernel_of(value)
-            if kernel is not None:
-                problems = list(undefined_names(kernel.function, module.texts))
-                read = _Reader(module, name, kernel, problems).read(api.linked_by(value))
-                decl = dataclasses.replace(read.decl, refused=tuple(problems))
-                kernels[name] = dataclasses.replace(
-                    read, decl=decl, signatures=api.signatures_of(value)
-                )
-    return kernels
+    kernel = api.kernel_of(value)
+    if kernel is None:
+        return None
+    return dataclasses.replace(
+        _Reader(module, name, kernel).read(api.linked_by(value)),
+        signatures=api.signatures_of(value),
+    )
 
 
 class _Reader:
     """Reads one kernel."""
 
-    def __init__(
-        self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic]
-    ) -> None:
-        self._texts, self._module, self._name, self._kernel, self._problems = (
-            module.texts,
-            module,
-            name,
-            kernel,
-            problems,
-        )
-        code = kernel.function.__code__
-        self._file = code.co_filename
-        self._node = function_node(module.texts.get(self._file, ""), code.co_firstlineno)
-        self._at = (
-            Location(file=module.source.path, line=1)
-            if self._node is None
-            else definition_location(module.texts, self._file, self._node)
-        )
+    def __init__(self, module: LoadedModule, name: str, kernel: Kernel) -> None:
+        self._texts, self._module, self._name, self._kernel = module.texts, module, name, kernel
+        self._node, self._at = definition(module, kernel.function)
+        self._problems: list[Diagnostic] = []
 
     def read(self, linked: tuple[str, ...]) -> SimtKernel:
         """Return the kernel with its declaration."""
@@ -101,7 +76,7 @@ class _Reader:
         annotations = {}
         params = []
         written = _written(self._node) if self._node is not None else set()
-        locations = written_parameters(self._texts, self._file, self._node)
+        locations = written_parameters(self._texts, self._at.file, self._node)
         for name, parameter in self._signature().parameters.items():
             at, text = locations.get(name, (self._at, ""))
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -133,6 +108,7 @@ class _Reader:
             axes=tuple(self._axes(params, annotations, variables, axes)),
             captures=tuple(captures(function, self._module, self._at)),
             requires=tuple(self._requires(annotations)),
+            refused=tuple(self._problems),
         )
         return SimtKernel(
             kernel=self._kernel,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tilec.frontends.simt import api
 from tilec.frontends.simt.declare import SimtKernel
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import located, traced
+from tilec.frontends.tools.python_errors import located, traced, undefined_hint
 from tilec_runtime.errors import CompileError, Location
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -107,7 +107,9 @@ def kernel_error(
     text = _COLOR.sub("", str(exc))
     first = _first(text) or type(exc).__name__
     locations = [(location, "") for location in dict.fromkeys(_locations(exc, text, module))]
-    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
+    hint = undefined_hint(first, kernel.kernel.function) or next(
+        (hint for pattern, hint in _HINTS if pattern.search(text)), ""
+    )
     diagnostics = traced(module.texts, locations or [(at, "")], first, hint)
     return CompileError(
         f"{summary}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {text}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.simt import api
 from tilec.frontends.simt.compiler import JobCompiler
-from tilec.frontends.simt.declare import declared
+from tilec.frontends.simt.declare import read
 from tilec.frontends.simt.link import LINKER, linked_inputs
 from tilec.frontends.tools import packages
 from tilec.frontends.tools.cpp.device import DeviceCode
@@ -44,7 +44,7 @@ class SimtFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Store the search settings."""
         self._search = search
-        self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, declared)
+        self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, read)
         self._code = DeviceCode()
         self._tools: Mapping[str, Tool] = {}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
-from tilec.frontends.tile.declare import TileKernel, declared
+from tilec.frontends.tile.declare import TileKernel, read
 from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
 from tilec.frontends.tile.signature import Bound, bind, symbol_of
@@ -35,7 +35,7 @@ class Compiler:
     def __init__(self, search: ToolSearch) -> None:
         self._search = search
         self._found: dict[str, Tool] = {}
-        self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, declared)
+        self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, read)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """Execute the module, and return the kernels among its attributes in order of appearance.
@@ -157,8 +157,14 @@ class Compiler:
             except CompileError:
                 raise
             except Exception as exc:
+                function = kernel.safe.function if kernel.safe else api.function_of(plain)
                 raise export_error(
-                    exc, source=job.spec.source, texts=module.texts, kernel=name, at=at
+                    exc,
+                    source=job.spec.source,
+                    texts=module.texts,
+                    kernel=name,
+                    at=at,
+                    function=function,
                 ) from exc
         _check_tiles(exported.bytecode, name, at, module.texts)
         return exported

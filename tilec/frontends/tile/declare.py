@@ -7,24 +7,16 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any
 
 from tilec.frontends.tile import api
-from tilec.frontends.tile.errors import missing_hint
 from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tile.signature import FunctionParam
+from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import (
-    definition_location,
-    function_node,
-    line_of,
-    located,
-    written_parameters,
-)
-from tilec.frontends.tools.undefined import missing_attributes, undefined_names
+from tilec.frontends.tools.python_errors import line_of, located, written_parameters
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec_runtime.errors import CompileError, Location
+from tilec_runtime.errors import CompileError
 
 # Calls of cuda.tile whose first argument is written to.
 _WRITES = ("store", "store_advanced_indexing", "scatter")
@@ -44,47 +36,28 @@ class TileKernel:
     safe: SafeKernel | None = None
 
 
-def declared(module: LoadedModule) -> dict[str, TileKernel]:
-    """Return the kernels among the module's attributes, imported ones included, by attribute name in
-    order of appearance.
+def read(module: LoadedModule, name: str, value: object) -> TileKernel | None:
+    """Return the kernel that a module's attribute is, or None.
 
     The declaration of a kernel with errors has them as `refused`.
     """
-    language = sys.modules.get(
-        "tilec.lang"
-    )  # modules without kernels of the language need not wait for it
-    safe: Any = language.Kernel if language is not None else ()
-    found: dict[str, TileKernel] = {}
-    with module.active():
-        for name, value in vars(module.main).items():
-            if not (api.is_kernel(value) or isinstance(value, safe)):
-                continue
-            try:
-                plain = api.is_kernel(value)
-                function = api.function_of(value) if plain else inspect.unwrap(value.function)
-                found[name] = _declare(module, name, value, function)
-            except CompileError as exc:
-                refused = KernelDecl.refuse(name, module.source.path, exc.diagnostics)
-                found[name] = TileKernel(kernel=None, params=(), decl=refused)
-    return found
-
-
-def _declare(module: LoadedModule, name: str, value: object, function: FunctionType) -> TileKernel:
-    if api.is_kernel(value):
-        made = _kernel(module, name, value)
-    else:
-        kernel, decl = declare_safe(module, name, value)
-        made = TileKernel(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
-    refused = (
-        *undefined_names(function, module.texts),
-        *missing_attributes(function, module.texts, ("cuda.tile", "tilec.lang"), missing_hint),
-    )
-    return dataclasses.replace(made, decl=dataclasses.replace(made.decl, refused=refused))
+    # Modules without kernels of the language need not wait for it.
+    language = sys.modules.get("tilec.lang")
+    try:
+        if api.is_kernel(value):
+            return _kernel(module, name, value)
+        if language is not None and isinstance(value, language.Kernel):
+            kernel, decl = declare_safe(module, name, value)
+            return TileKernel(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
+    except CompileError as exc:
+        refused = KernelDecl.refuse(name, module.source.path, exc.diagnostics)
+        return TileKernel(kernel=None, params=(), decl=refused)
+    return None
 
 
 def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
     function = api.function_of(kernel)
-    node, at = _definition(module, function)
+    node, at = definition(module, function)
     try:
         annotations = api.annotations_of(function)
     except Exception as exc:
@@ -129,17 +102,6 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
         name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls)
     )
     return TileKernel(kernel=kernel, params=tuple(params), decl=decl)
-
-
-def _definition(
-    module: LoadedModule, function: FunctionType
-) -> tuple[ast.FunctionDef | None, Location]:
-    """Return the function's node and location; the whole source if no project file has its text."""
-    code = function.__code__
-    node = function_node(module.texts.get(code.co_filename, ""), code.co_firstlineno)
-    if node is None:
-        return None, Location(file=module.source.path)
-    return node, definition_location(module.texts, code.co_filename, node)
 
 
 def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Mapping
+from types import FunctionType
 
 from tilec.frontends.tile import api
 from tilec.frontends.tile.misuse import READ_ONLY
@@ -14,6 +15,7 @@ from tilec.frontends.tools.python_errors import (
     located,
     parameter_place,
     traced,
+    undefined_hint,
 )
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Location
@@ -133,10 +135,16 @@ _HINTS = tuple(
 
 
 def export_error(
-    exc: Exception, *, source: Source, texts: Mapping[str, str], kernel: str, at: Location
+    exc: Exception,
+    *,
+    source: Source,
+    texts: Mapping[str, str],
+    kernel: str,
+    at: Location,
+    function: FunctionType,
 ) -> CompileError:
-    """Return the error of a kernel that cuda.tile rejected; `at`, its definition, stands in for a
-    missing location.
+    """Return the error of a kernel (a `function`) that cuda.tile rejected; `at`, its definition,
+    stands in for a missing location.
     """
     told = api.tile_error(exc)
     if told is None:
@@ -151,7 +159,7 @@ def export_error(
     places = [(_place(frame, texts), frame.function) for frame in user]
     # Endless recursion repeats one frame a thousand times.
     places[1:] = dict.fromkeys(places[1:])
-    hint = (" ".join(more) if user else "") or _hint(first)
+    hint = (" ".join(more) if user else "") or _hint(first) or undefined_hint(first, function)
     diagnostics = traced(texts, places or [(at, "")], first, hint)
     return CompileError(
         f"{source.path}: kernel {kernel!r} does not compile: {first}",

@@ -20,8 +20,8 @@ from tilec.frontends.tile.reading import never_stored, read_first
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tile.values import Values, parameters
+from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import definition_location, function_node
 from tilec.model.alike import unstated
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -60,13 +60,18 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     Raises:
         CompileError: every error that shows without compiling, each with its location.
     """
-    texts, body = module.texts, _body(module, name, kernel)
-    at = definition_location(texts, body.file, body.node)
+    texts = module.texts
+    bodies = Bodies(texts)
+    body = bodies.of(inspect.unwrap(kernel.function))
+    if body is None:
+        what = f"the source of kernel {name!r} is not in the project"
+        place = Diagnostic(message=what, location=Location(file=module.source.path))
+        raise CompileError(what, diagnostics=(place,))
+    _, at = definition(module, body.function)
     signature = signature_of(body.function, texts)
     params = signature.params
     if wrong := [*signature.problems, *_mixed_outputs(params)]:
         raise _refusal(name, wrong)
-    bodies = Bodies(texts)
     reached = list(bodies.reachable(body.function))
     uses = [use for item in reached for use in _variables(item)]
     names = [use.name for use in uses]
@@ -109,17 +114,6 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         requires=required,
     )
     return safe, decl
-
-
-def _body(module: LoadedModule, name: str, kernel: Any) -> Body:
-    function = inspect.unwrap(kernel.function)
-    file, line = function.__code__.co_filename, function.__code__.co_firstlineno
-    node = function_node(module.texts.get(file, ""), line)
-    if node is None:
-        what = f"the source of kernel {name!r} is not in the project"
-        place = Diagnostic(message=what, location=Location(file=module.source.path))
-        raise CompileError(what, diagnostics=(place,))
-    return Body(function, node, file)
 
 
 def _refusal(name: str, problems: Sequence[Diagnostic]) -> CompileError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import located
+from tilec.frontends.tools.python_errors import function_node, located, node_location
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -36,18 +38,18 @@ class Kernels(Generic[K]):
         word: str,
         decorators: str,
         load: Callable[..., LoadedModule],
-        declared: Callable[[LoadedModule], dict[str, K]],
+        read: Callable[[LoadedModule, str, object], K | None],
     ) -> None:
-        """Store the functions that load and declare, and names for messages.
+        """Store the functions that load and read, and names for messages.
 
         Args:
             word: name of a kernel of this language, such as `SIMT kernel`.
             decorators: the decorators of kernels.
             load: executes a source.
-            declared: reads the kernels of a module, by attribute name.
+            read: returns the kernel that an attribute of a module is, or None.
         """
         self._word, self._decorators = word, decorators
-        self._load, self._declared = load, declared
+        self._load, self._kernel = load, read
         self._known: dict[tuple[str, str], tuple[LoadedModule, dict[str, K]]] = {}
 
     def declare(self, source: Source) -> tuple[KernelDecl, ...]:
@@ -91,8 +93,23 @@ class Kernels(Generic[K]):
         key = (source.root, source.path)
         known = self._known.get(key)
         if known is None or known[0] is not module:
-            known = self._known[key] = (module, self._declared(module))
+            with module.active():
+                attributes = list(vars(module.main).items())
+                read = {name: self._kernel(module, name, value) for name, value in attributes}
+            kernels = {name: kernel for name, kernel in read.items() if kernel is not None}
+            known = self._known[key] = (module, kernels)
         return known
+
+
+def definition(
+    module: LoadedModule, function: FunctionType
+) -> tuple[ast.FunctionDef | None, Location]:
+    """Return the syntax and the location of a function; the module's if no project file has it."""
+    code = function.__code__
+    node = function_node(module.texts.get(code.co_filename, ""), code.co_firstlineno)
+    if node is None:
+        return None, Location(file=module.source.path, line=1)
+    return node, node_location(module.texts, code.co_filename, node, len("def "))[0]
 
 
 @contextlib.contextmanager

@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import re
 import traceback
 from collections.abc import Mapping, Sequence
-from types import TracebackType
+from types import FunctionType, TracebackType
 
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
 from tilec_runtime.model.suggest import suggestion
 
 IMPORTS = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
+
+
+# As cuda.tile, and as Triton and numba say it.
+_UNDEFINED = re.compile(r"Undefined variable (\w+)|\b(\w+)'? is not defined")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +75,13 @@ def _hint(exc: BaseException, *, encoding: bool) -> str:
     # A TilecError has its own hint.
     plain = isinstance(exc, SyntaxError | TilecError | NameError | TypeError)
     return "" if plain else IMPORTS
+
+
+def undefined_hint(message: str, function: FunctionType) -> str:
+    """Return a similar name for an undefined one in a compiler's message, or an empty string."""
+    match = _UNDEFINED.search(message)
+    names = (*function.__code__.co_varnames, *function.__globals__)
+    return suggestion(match[1] or match[2], names) if match else ""
 
 
 def _user_frames(
@@ -131,11 +143,6 @@ def node_location(
     line = line_of(texts, file, number)
     column = characters(line, getattr(node, "col_offset", 0)) + 1 + offset
     return Location(file=file, line=number, column=column), line
-
-
-def definition_location(texts: Mapping[str, str], file: str, node: ast.FunctionDef) -> Location:
-    """Return the location of a function's name."""
-    return node_location(texts, file, node, len("def "))[0]
 
 
 def parameter_nodes(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.arg]:

@@ -8,19 +8,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import (
-    definition_location,
-    function_node,
-    parameter_nodes,
-    written_parameters,
-)
-from tilec.frontends.tools.undefined import undefined_names
+from tilec.frontends.tools.python_errors import parameter_nodes, written_parameters
 from tilec.frontends.triton import api
 from tilec.frontends.triton.heuristics import Read
 from tilec.frontends.triton.writes import Function, accessed, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import AxisValue
 
 DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
@@ -44,32 +38,15 @@ class TritonKernel:
     described: frozenset[str] = frozenset()
 
 
-def declared(module: LoadedModule) -> dict[str, TritonKernel]:
-    """Return every kernel among a module's attributes, imported ones too, by attribute name."""
-    kernels: dict[str, TritonKernel] = {}
-    syntax_of = _functions()
-    with module.active():
-        for name, value in vars(module.main).items():
-            if api.kernel_of(value) is None:
-                continue
-            kernels[name] = _kernel(module, name, value, syntax_of)
-    return kernels
-
-
-def _kernel(
-    module: LoadedModule, name: str, value: object, syntax_of: Callable[[object], Function | None]
-) -> TritonKernel:
+def read(module: LoadedModule, name: str, value: object) -> TritonKernel | None:
+    """Return the kernel that a module's attribute is, or None."""
     kernel = api.kernel_of(value)
+    if kernel is None:
+        return None
     function = api.function_of(kernel)
-    file = function.__code__.co_filename
-    node = function_node(module.texts.get(file, ""), api.definition_line(kernel))
-    at = (
-        Location(file=module.source.path, line=1)
-        if node is None
-        else definition_location(module.texts, file, node)
-    )
-    locations = written_parameters(module.texts, file, node)
-    syntax = syntax_of(kernel)
+    node, at = definition(module, function)
+    locations = written_parameters(module.texts, at.file, node)
+    syntax = _functions()(kernel)
     stored = written(syntax) if syntax is not None else frozenset()
     addresses = accessed(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
@@ -85,7 +62,7 @@ def _kernel(
             if param.pointer or not param.dtype
             else "scalar"
         )
-        read = computed.get(param.name, Read("", ""))
+        rule = computed.get(param.name, Read("", ""))
         decls.append(
             ParamDecl(
                 name=param.name,
@@ -97,8 +74,8 @@ def _kernel(
                 default=param.default,
                 location=location,
                 rank=ranks.get(param.name, -1),
-                computed_from=read.name,
-                formula=read.formula,
+                computed_from=rule.name,
+                formula=rule.formula,
                 follows=tuple(sorted(follows.get(param.name, ()))),
                 address=param.name in addresses,
             )
@@ -110,7 +87,6 @@ def _kernel(
         location=at,
         doc=doc,
         params=tuple(decls),
-        refused=undefined_names(function, module.texts),
         configs=tuple(
             tuple((axis, _plain(given)) for axis, given in config.items()) for config in configs
         ),

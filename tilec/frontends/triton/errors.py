@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import line_of, located, traced
+from tilec.frontends.tools.python_errors import line_of, located, traced, undefined_hint
 from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import HOW, TritonKernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -65,7 +65,8 @@ def kernel_error(
         or type(exc).__name__
     )
     locations = list(_locations(frames, module, kernel))[::-1] or [(at, "")]
-    diagnostics = traced(module.texts, locations, first, _hint(first))
+    hint = undefined_hint(first, api.function_of(kernel.kernel)) or _hint(first)
+    diagnostics = traced(module.texts, locations, first, hint)
     return CompileError(
         f"{summary}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}"
     )

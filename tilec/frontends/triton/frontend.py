@@ -12,7 +12,7 @@ from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import require
 from tilec.frontends.triton import api
 from tilec.frontends.triton.compiler import EXACT, JobCompiler
-from tilec.frontends.triton.declare import declared
+from tilec.frontends.triton.declare import read
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError
@@ -39,7 +39,7 @@ class TritonFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Store the search settings."""
         self._search = search
-        self._kernels = Kernels("Triton kernel", "@triton.jit", _loaded, declared)
+        self._kernels = Kernels("Triton kernel", "@triton.jit", _loaded, read)
 
     def refuse(self, target: Target) -> str:
         """Return why a target is not supported, with a target to use instead, or ""."""
