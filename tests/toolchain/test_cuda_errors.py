@@ -33,11 +33,7 @@ def test_a_type_error(tmp_path: Path, options: dict[str, Option]) -> None:
         '__global__ void k(float* x) {\n\tif (x) {\n\t\tint a = foo(3);\n\t}\n  x[0] = "abc";\n}\n'
     )
     error = refused(tmp_path, text, options=options)
-    assert (error.what, error.kernel, error.target) == (
-        "k/a.cu does not compile for sm_90: 2 errors",
-        "k",
-        "sm_90",
-    )
+    assert error.what == "k/a.cu does not compile for sm_90: 2 errors"
     first, second = (d.render() for d in error.diagnostics if d.severity == "error")
     assert (
         first

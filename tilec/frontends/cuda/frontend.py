@@ -18,7 +18,7 @@ from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
-from tilec.frontends.tools.kernels import naming
+from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.search import Tool, locate, require
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
@@ -108,7 +108,7 @@ class CudaFrontend:
             UsageError: an option is wrong.
         """
         options = read_options(with_compiler(job.spec.source).options)
-        with naming(job):
+        with placing(job, {}):
             self._check_include(job, options)
             linked = options.link or job.target.kind is TargetKind.LTOIR
             names = (

@@ -12,7 +12,7 @@ from tilec.frontends.prebuilt.compiler import compile_job
 from tilec.frontends.prebuilt.declare import declarations
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import compiled_files
-from tilec.frontends.tools.kernels import naming
+from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.search import locate, require
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
@@ -81,5 +81,5 @@ class PrebuiltFrontend:
                 target, or the code takes other arguments than a launch passes.
             ToolchainError: a tool is missing.
         """
-        with naming(job):
+        with placing(job, {}):
             return compile_job(job, self._opener)

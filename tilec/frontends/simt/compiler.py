@@ -19,14 +19,13 @@ from tilec.frontends.simt.link import LINKER, linked, misdeclared, pieces, undef
 from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.isolated import isolated
-from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import Job
-from tilec_runtime.errors import Diagnostic
+from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import Image
 
@@ -54,7 +53,6 @@ class JobCompiler:
         self._lineinfo = (job.spec.lineinfo or job.spec.debug) and not self._is_lto
         self._opt = 0 if job.spec.debug else job.spec.opt
         self._symbol = symbol_of(kernel.decl.name)
-        self._subject = Subject(job=job, decl=kernel.decl, texts=module.texts)
 
     def run(self) -> Image:
         """Return the image.
@@ -65,10 +63,10 @@ class JobCompiler:
         """
         if self._kernel.linked:
             message = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
-            raise self._subject.error(message, fix="call functions of Python only")
+            raise CompileError(message, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
         if message := api.disagreement(self._kernel.signatures, bound.arguments):
-            raise self._subject.error(
+            raise CompileError(
                 message, fix="say the same in params and args, or take the signature out"
             )
         api.warm()
@@ -94,7 +92,7 @@ class JobCompiler:
             max_threads=self._kernel.decl.max_threads,
             shared_fix="make cuda.shared.array smaller, or take its size from launch.shared: cuda.shared.array(0, dtype)",
         )
-        return image(self._subject, lowered, self._tools["ptxas"])
+        return image(self._job, lowered, self._tools["ptxas"])
 
     def _function(self, bound: Bound) -> FunctionType:
         """Return the kernel's function with constants bound and captured numbers as parameters."""
@@ -106,14 +104,14 @@ class JobCompiler:
         if not bound.constants and not bound.captured:
             return function
         if kernel.node is None:
-            raise self._subject.error(
+            raise CompileError(
                 "its source is in no file of the project, which is what constants are bound in"
             )
         try:
             return with_constants(function, kernel.node, bound.constants, bound.captured)
         except SyntaxError as exc:
             # Python refuses `global alpha` if alpha is a parameter.
-            raise self._subject.error(
+            raise CompileError(
                 f"{exc.msg}: take the global statement out, a kernel assigns to no globals"
             ) from exc
 
@@ -154,7 +152,7 @@ class JobCompiler:
         if compiled.needs:
             message = f"numba links {', '.join(compiled.needs)} into it when it is launched, which an image cannot hold"
             fix = "do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))"
-            raise self._subject.error(message, fix=fix)
+            raise CompileError(message, fix=fix)
         if not called and not self._is_lto:
             return compiled.ptx, b""
         arch = f"compute_{job.target.number}"
@@ -176,17 +174,17 @@ class JobCompiler:
         if missing := sorted(undefined(done.text)):
             message = f"it calls {', '.join(missing)}, which is defined nowhere"
             fix = f'define it in CUDA C++, extern "C" __device__, and link that: [kernel.{job.spec.name}] link = ["act.cu"]'
-            raise self._subject.error(message, fix=fix)
+            raise CompileError(message, fix=fix)
         if not done.text:
             message = f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}"
-            raise self._subject.error(message, log=done.log)
+            raise CompileError(message, log=done.log)
         # Without optimization, calls of functions that numba itself declares stay indirect too.
         if self._opt and linked(job.spec.source) and (names := misdeclared(done.text, called)):
             message = (
                 f"{names[0]} takes or gives back parameters of other sizes than Python declares"
             )
             fix = f'declare it as it is: cuda.declare_device("{names[0]}", "float32(float32)", abi="c") is float {names[0]}(float)'
-            raise self._subject.error(message, fix=fix)
+            raise CompileError(message, fix=fix)
         return done.text, done.ltoir
 
     def _linking(self) -> tuple[str, ...]:

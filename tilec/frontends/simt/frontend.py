@@ -13,7 +13,7 @@ from tilec.frontends.simt.link import LINKER, linked_inputs
 from tilec.frontends.tools import packages
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.inputs import closure
-from tilec.frontends.tools.kernels import Kernels, naming
+from tilec.frontends.tools.kernels import Kernels, placing
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import Tool, require
 from tilec.model.declaration import KernelDecl
@@ -107,11 +107,9 @@ class SimtFrontend:
                 kernel.
             ToolchainError: a tool is missing.
         """
-        if refused := self.refuse(job.target):
-            raise CompileError(refused)
         module, kernel = self._kernels.find(job)
         self._tools = self._tools or require(TOOLS, self._search, digest=False)
-        with naming(job):
+        with placing(job, module.texts):
             return JobCompiler(job, module, kernel, self._tools, self._code).run()
 
 

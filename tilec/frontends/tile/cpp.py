@@ -20,7 +20,7 @@ from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_option
 from tilec.frontends.tools.cpp.parse import TILE, CppKernel
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable
 from tilec.frontends.tools.digests import DigestTable
-from tilec.frontends.tools.kernels import naming
+from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.machine_code import timeout_error
 from tilec.frontends.tools.search import Tool, require
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
@@ -80,7 +80,7 @@ class CppCompiler:
             ToolchainError: a tool is missing.
             UsageError: an option is wrong.
         """
-        with naming(job):
+        with placing(job, {}):
             return _JobCompiler(job, self._tools(digest=False), self._search.path).image()
 
     def _tools(self, *, digest: bool) -> dict[str, Tool]:

@@ -11,7 +11,6 @@ from tilec.frontends.tile.toolchain import toolchain
 from tilec.frontends.tools.inputs import closure, language
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
-from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
@@ -86,9 +85,6 @@ class TileFrontend:
             CompileError: kernel and manifest contradict each other, or a compiler rejects it.
             ToolchainError: a tool is missing.
         """
-        refused = self.refuse(job.target)
-        if refused:
-            raise CompileError(refused)
         return self._cpp.compile(job) if _is_cpp(job.spec.source) else self._python.compile(job)
 
 

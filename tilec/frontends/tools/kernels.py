@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import function_node, located, node_location
+from tilec.frontends.tools.python_errors import function_node, line_of, node_location
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -113,52 +113,19 @@ def definition(
 
 
 @contextlib.contextmanager
-def naming(job: Job) -> Iterator[None]:
-    """Add the job to errors, and the kernel's location to diagnostics without one."""
+def placing(job: Job, texts: Mapping[str, str]) -> Iterator[None]:
+    """Add the kernel's location to errors without one; `texts` are the project's sources."""
     try:
         yield
     except CompileError as exc:
-        location = job.spec.decl.location
-        own = (Diagnostic(message=exc.what, location=location, hint=exc.fix),)
+        unplaced = (Diagnostic(message=exc.what, hint=exc.fix),)
+        at = job.spec.decl.location
+        line = line_of(texts, at.file, at.line)
         exc.diagnostics = tuple(
-            d if d.location else dataclasses.replace(d, location=location)
-            for d in exc.diagnostics or own
+            d if d.location else dataclasses.replace(d, location=at, excerpt=line)
+            for d in exc.diagnostics or unplaced
         )
-        exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
         raise
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
-    """A job with its declaration and source texts, for errors at the kernel's location."""
-
-    job: Job
-    decl: KernelDecl
-    texts: Mapping[str, str]
-
-    def error(
-        self,
-        message: str,
-        *,
-        cause: str = "",
-        fix: str = "",
-        log: str = "",
-        command: str = "",
-        overtime: bool = False,
-    ) -> CompileError:
-        """Return an error at the kernel's definition."""
-        diagnostic = located(self.texts, self.decl.location, message, hint=fix)
-        return CompileError(
-            f"kernel {self.job.spec.decl.name!r}: {message}",
-            diagnostics=(diagnostic,),
-            cause=cause,
-            fix=fix,
-            log=log,
-            command=command,
-            kernel=self.job.variant.id,
-            target=str(self.job.target),
-            overtime=overtime,
-        )
 
 
 class MismatchError(Exception):

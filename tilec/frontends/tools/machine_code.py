@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.frontends.tools import abi, ptx, ptxas
-from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
@@ -74,7 +73,7 @@ class Lowered(Code):
     shared_fix: str
 
 
-def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
+def image(job: Job, lowered: Lowered, tool: Tool) -> Image:
     """Assemble a kernel with ptxas (`tool`), and return its image.
 
     Raises:
@@ -82,20 +81,15 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
             arguments than a launch passes.
         ToolchainError: ptxas does not start.
     """
-    job = subject.job
-    done = _assembled(subject, lowered, tool)
+    done = _assembled(job, lowered, tool)
     try:
         entry = read_cubin(done.cubin).kernel(lowered.symbol)
     except BundleError as exc:
-        raise subject.error(
-            f"the image that ptxas made cannot be read: {exc.what}", log=done.log
-        ) from exc
-    try:
-        abi.check(lowered.abi, entry.params, subject.decl, stated=bool(job.spec.abi))
-    except CompileError as exc:
-        raise subject.error(exc.what, fix=exc.fix) from exc
+        message = f"the image that ptxas made cannot be read: {exc.what}"
+        raise CompileError(message, log=done.log) from exc
+    abi.check(lowered.abi, entry.params, job.spec.decl, stated=bool(job.spec.abi))
     if job.target.kind is not TargetKind.PTX:
-        _check_shared(subject, lowered, entry)
+        _check_shared(job, lowered, entry)
     return finished(job, lowered, entry, cubin=done.cubin, log=done.log, release=tool.release)
 
 
@@ -210,8 +204,7 @@ def timeout_error(subject: str, limit: float, *, log: str = "", command: str = "
     )
 
 
-def _assembled(subject: Subject, lowered: Lowered, tool: Tool) -> ptxas.Assembled:
-    limit = subject.job.spec.timeout
+def _assembled(job: Job, lowered: Lowered, tool: Tool) -> ptxas.Assembled:
     done = ptxas.assemble(
         tool.path,
         lowered.text,
@@ -220,28 +213,19 @@ def _assembled(subject: Subject, lowered: Lowered, tool: Tool) -> ptxas.Assemble
         lineinfo=lowered.lineinfo,
         debug=lowered.debug,
         extra=lowered.flags,
-        timeout=limit,
+        timeout=job.spec.timeout,
     )
     if done.timed_out:
-        raise subject.error(
-            f"ptxas took longer than {limit:g} s and was ended",
-            fix="raise timeout in [toolchain]",
-            overtime=True,
-        )
+        raise timeout_error("ptxas", job.spec.timeout, log=done.log, command=done.command)
     if not done.cubin:
         first = ptx.first_complaint(done.log)
-        raise subject.error(
-            f"ptxas refuses the PTX that {lowered.maker} made: {first}",
-            log=done.log,
-            command=done.command,
-        )
+        message = f"ptxas refuses the PTX that {lowered.maker} made: {first}"
+        raise CompileError(message, log=done.log, command=done.command)
     return done
 
 
-def _check_shared(subject: Subject, lowered: Lowered, entry: CubinKernel) -> None:
-    needed, most = entry.shared + lowered.shared, subject.job.target.arch.shared_block
+def _check_shared(job: Job, lowered: Lowered, entry: CubinKernel) -> None:
+    needed, most = entry.shared + lowered.shared, job.target.arch.shared_block
     if needed > most:
-        message = (
-            f"a block needs {needed} bytes of shared memory, and {subject.job.target} has {most}"
-        )
-        raise subject.error(message, cause=lowered.shared_cause, fix=lowered.shared_fix)
+        message = f"a block needs {needed} bytes of shared memory, and {job.target} has {most}"
+        raise CompileError(message, cause=lowered.shared_cause, fix=lowered.shared_fix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.frontends.tools import ptx
-from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.search import Tool
@@ -32,7 +31,6 @@ class JobCompiler:
 
     def __init__(self, job: Job, module: LoadedModule, kernel: TritonKernel, ptxas: Tool) -> None:
         self._job, self._module, self._kernel, self._tool = job, module, kernel, ptxas
-        self._subject = Subject(job=job, decl=kernel.decl, texts=module.texts)
 
     def run(self) -> Image:
         """Return the image.
@@ -63,20 +61,18 @@ class JobCompiler:
             shared_cause="the tiles of all stages of the pipeline are in shared memory at once",
             shared_fix="take smaller tiles or fewer num_stages, for this target in hints, or exclude the variant in [[override]]",
         )
-        return image(self._subject, lowered, self._tool)
+        return image(self._job, lowered, self._tool)
 
     def _abi(self, bound: Bound, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
         """Return the arguments with the compiler's tensor maps and scratch memory filled in."""
         if compiled.profile:
             message = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
-            raise self._subject.error(
-                message, fix="take what Triton's profiler records out of the kernel"
-            )
+            raise CompileError(message, fix="take what Triton's profiler records out of the kernel")
         abi = mapped(bound.abi, compiled.maps)
         if abi is None:
             wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
             message = f"Triton made {len(compiled.maps)} tensor maps for {wanted} descriptors"
-            raise self._subject.error(message, fix="report it, with the kernel")
+            raise CompileError(message, fix="report it, with the kernel")
         if compiled.scratch:  # the first of the two hidden addresses
             first = len(abi) - api.HIDDEN
             abi = (
@@ -128,7 +124,7 @@ class JobCompiler:
                     if name in ("num_warps", "num_ctas")
                     else "at least 1"
                 )
-                raise self._subject.error(
+                raise CompileError(
                     f"the hint {name} is {value}, and must be {rule}",
                     fix=f"change [kernel.{self._job.spec.name}.hints]",
                 )

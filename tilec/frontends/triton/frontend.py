@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.tools import packages
 from tilec.frontends.tools.inputs import closure
-from tilec.frontends.tools.kernels import Kernels, naming
+from tilec.frontends.tools.kernels import Kernels, placing
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import require
 from tilec.frontends.triton import api
@@ -15,7 +15,6 @@ from tilec.frontends.triton.compiler import EXACT, JobCompiler
 from tilec.frontends.triton.declare import read
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
-from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
@@ -101,11 +100,9 @@ class TritonFrontend:
                 kernel.
             ToolchainError: a tool is missing.
         """
-        if refused := self.refuse(job.target):
-            raise CompileError(refused)
         module, kernel = self._kernels.find(job)
         ptxas = require(("ptxas",), self._search, digest=False)["ptxas"]
-        with naming(job):
+        with placing(job, module.texts):
             return JobCompiler(job, module, kernel, ptxas).run()
 
 
