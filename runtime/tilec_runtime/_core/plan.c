@@ -20,30 +20,15 @@ static bool no_memory(void)
     return false;
 }
 
-static bool read_template(struct plan *plan)
+static bool copy_template(struct plan *plan, PyObject *bytes)
 {
-    PyObject *bytes = PyObject_GetAttrString(plan->source, "template");
-    if (bytes == NULL || !PyBytes_Check(bytes) || PyBytes_GET_SIZE(bytes) > MOST_BLOCK) {
-        Py_XDECREF(bytes);
-        return refuse("the argument block is larger than the launch core takes");
-    }
     plan->block_size = (size_t)PyBytes_GET_SIZE(bytes);
+    if (plan->block_size > MOST_BLOCK)
+        return refuse("the argument block is larger than the launch core takes");
     plan->block = PyMem_Malloc(plan->block_size + 1); /* plus 1, because a kernel may have no arguments */
     if (plan->block != NULL)
         memcpy(plan->block, PyBytes_AS_STRING(bytes), plan->block_size);
-    Py_DECREF(bytes);
     return plan->block != NULL || no_memory();
-}
-
-/* Return a tuple attribute of Python's plan. */
-static PyObject *tuple_of(const struct plan *plan, const char *name)
-{
-    PyObject *found = PyObject_GetAttrString(plan->source, name);
-    if (found != NULL && !PyTuple_Check(found)) {
-        Py_CLEAR(found);
-        PyErr_Format(PyExc_ValueError, "the plan's %s are no tuple", name);
-    }
-    return found;
 }
 
 static bool copy_offsets(struct plan *plan, PyObject *offsets)
@@ -59,14 +44,6 @@ static bool copy_offsets(struct plan *plan, PyObject *offsets)
         plan->offsets[i] = (uint32_t)offset;
     }
     return plan->offset_count <= MOST_ARGUMENTS || refuse("more kernel arguments than the launch core takes");
-}
-
-static bool read_offsets(struct plan *plan)
-{
-    PyObject *offsets = tuple_of(plan, "offsets");
-    bool copied = offsets != NULL && copy_offsets(plan, offsets);
-    Py_XDECREF(offsets);
-    return copied;
 }
 
 /* Whether a patch reads an existing source, and writes inside the block. */
@@ -111,66 +88,43 @@ static bool copy_patches(struct plan *plan, const struct signature *signature, c
     return true;
 }
 
-static bool read_patches(struct plan *plan, const struct signature *signature, const struct call *call)
+static bool copy_function(struct plan *plan, PyObject *function, bool natively)
 {
-    PyObject *patches = tuple_of(plan, "patches");
-    bool copied = patches != NULL && copy_patches(plan, signature, call, patches);
-    Py_XDECREF(patches);
-    return copied;
-}
-
-static bool copy_program(struct plan *plan)
-{
-    PyObject *bytes = PyObject_GetAttrString(plan->source, "program");
-    bool read = bytes != NULL && program_read(&plan->program, bytes);
-    Py_XDECREF(bytes);
-    return read;
-}
-
-static bool read_cluster(struct plan *plan)
-{
-    PyObject *cluster = tuple_of(plan, "cluster");
-    uint32_t *extent = plan->cluster;
-    extent[0] = extent[1] = extent[2] = 1;
-    bool read = cluster != NULL && PyArg_ParseTuple(cluster, "|III", &extent[0], &extent[1], &extent[2]);
-    Py_XDECREF(cluster);
-    return read;
-}
-
-static bool read_flag(const struct plan *plan, const char *name, bool *flag)
-{
-    PyObject *value = PyObject_GetAttrString(plan->source, name);
-    int truth = value == NULL ? -1 : PyObject_IsTrue(value);
-    Py_XDECREF(value);
-    *flag = truth > 0;
-    return truth >= 0;
-}
-
-static bool read_function(struct plan *plan, bool natively)
-{
-    PyObject *function = PyObject_GetAttrString(plan->source, "function");
-    PyObject *handle = function == NULL || function == Py_None || !natively ? NULL : PyNumber_Long(function);
+    PyObject *handle = function == Py_None || !natively ? NULL : PyNumber_Long(function);
     plan->launches = function != Py_None;
     plan->function = handle == NULL ? NULL : PyLong_AsVoidPtr(handle);
     Py_XDECREF(handle);
-    Py_XDECREF(function);
     if (plan->launches && plan->program.outputs < SHAPE_OUTPUTS)
         return refuse("the plan's program gives no launch shape");
     return !PyErr_Occurred();
 }
 
+static bool copy_parts(struct plan *plan, PyObject *parts, const struct signature *signature, const struct call *call, bool natively)
+{
+    PyObject *program, *template, *offsets, *patches, *function;
+    uint32_t *cluster = plan->cluster;
+    if (!PyTuple_Check(parts))
+        return refuse("the plan's parts are no tuple");
+    int cooperative, programmatic;
+    if (!PyArg_ParseTuple(parts, "SSO!O!(III)ppO", &program, &template, &PyTuple_Type, &offsets, &PyTuple_Type, &patches, &cluster[0],
+            &cluster[1], &cluster[2], &cooperative, &programmatic, &function))
+        return false;
+    plan->cooperative = cooperative;
+    plan->programmatic = programmatic;
+    return program_read(&plan->program, program) && copy_template(plan, template) && copy_offsets(plan, offsets) &&
+           copy_patches(plan, signature, call, patches) && copy_function(plan, function, natively);
+}
+
 struct plan *plan_new(struct core *core, PyObject *source, const struct signature *signature, const struct call *call, bool natively)
 {
     struct plan *plan = (struct plan *)core->plan_type->tp_alloc(core->plan_type, 0);
-    if (plan == NULL)
-        return NULL;
-    plan->source = Py_NewRef(source);
-    if (copy_program(plan) && read_template(plan) && read_offsets(plan) && read_patches(plan, signature, call) && read_cluster(plan) &&
-        read_flag(plan, "cooperative", &plan->cooperative) && read_flag(plan, "programmatic", &plan->programmatic) &&
-        read_function(plan, natively))
-        return plan;
-    Py_DECREF(plan);
-    return NULL;
+    PyObject *parts = plan == NULL ? NULL : PyObject_GetAttrString(source, "native");
+    if (parts != NULL && copy_parts(plan, parts, signature, call, natively))
+        plan->source = Py_NewRef(source);
+    else
+        Py_CLEAR(plan);
+    Py_XDECREF(parts);
+    return plan;
 }
 
 /* Launches --------------------------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* A launch plan: the core's copy of a plan that Python made (`Plan` in runtime/tilec_runtime/launch/prepare.py). Immutable. */
+/* A launch plan: the core's copy of a plan that Python made (`LaunchPlan` in runtime/tilec_runtime/launch/plans.py). Immutable. */
 #ifndef TILEC_PLAN_H
 #define TILEC_PLAN_H
 

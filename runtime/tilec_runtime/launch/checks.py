@@ -30,22 +30,18 @@ from tilec_runtime.errors import (
     RankError,
     RequirementError,
 )
-from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.keys import CallFacts, facts_of, is_cut, traced
+from tilec_runtime.launch.keys import CallFacts, is_cut, traced
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param, ParamKind
-from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
 
 Values = tuple[Any, ...]
-_CONFIG = "leave it out: the manifest has grid and block; .grid(...) of an op gives another grid, and AsyncKernelLaunch takes configs"
-_OP = "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
 class Call:
@@ -74,92 +70,44 @@ class Call:
         axes: dict[str, AxisValue],
         driver: DeviceDriver,
         device: DeviceInfo,
-        facts: CallFacts | None = None,
+        facts: CallFacts,
         trace: Trace | None = None,
     ) -> None:
-        """Read the arguments.
+        """Begin with the facts of a call.
 
         Args:
             contract: the kernel's launch contract.
             values: all arguments in order.
             axes: the axes that are settled already.
-            driver: tells which device an address belongs to.
+            driver: the driver of the launch.
             device: the device of the launch.
-            facts: the facts of the call, or None if they were not read yet.
+            facts: the facts of the call.
             trace: records the program of the call's plan; None to make no plan.
-
-        Raises:
-            ArgumentError: an argument is of the wrong kind, or cannot be read.
         """
         self.contract = contract
         self.values = values
         self.axes = axes
         self.driver = driver
         self.device = device
-        self.tensors: dict[str, TensorFacts] = {}
-        self.numbers: dict[str, int] = {}
-        if facts is not None:
-            names = (contract.params[index].name for index in contract.tensors)
-            given = zip(names, facts.tensors, strict=True)
-            self.tensors = {name: read for name, read in given if read is not None}
-        for param, value in zip(contract.params, values, strict=True):
-            self._read(param, value)
-        tensors = [self.tensors.get(contract.params[index].name) for index in contract.tensors]
-        self.facts = facts or facts_of(contract, values, tensors)
+        self.facts = facts
         self.trace = trace
+        self.numbers: dict[str, int] = {}
+        names = (contract.params[index].name for index in contract.tensors)
+        given = zip(names, facts.tensors, strict=True)
+        self.tensors = {name: read for name, read in given if read is not None}
         if trace is not None:
-            self.tensors, self.numbers = traced(contract, values, self.facts, trace)
+            self.tensors, self.numbers = traced(contract, values, facts, trace)
         self.env: dict[str, Any] = {}
 
-    def _read(self, param: Param, value: Any) -> None:
-        """Check the kind of an argument; read the facts of a tensor unless they are known."""
-        kind, message = param.kind, ""
-        if kind is ParamKind.TENSOR:
-            if param.name not in self.tensors and not (value is None and param.optional):
-                self.tensors[param.name] = self._tensor_facts(param, value)
-        elif kind is ParamKind.SCALAR:
-            if not is_number(value):
-                message = f"takes a number, got a {type(value).__qualname__}"
-        elif kind is ParamKind.STRUCT:
-            message = _misfit(value, param.size)
-        elif not (isinstance(value, int) and type(value) is not bool and 0 <= value < 2**64):
-            message = f"takes a device address (an int below 2**64), got {shown(value)}"
-        if message:
-            raise self.refuse(ArgumentError, param, message)
-
-    def _tensor_facts(self, param: Param, value: Any) -> TensorFacts:
-        try:
-            return tensor_facts(value, self.driver.pointer_device)
-        except UnreadableError as error:
-            message = f"takes a tensor (DLPack or __cuda_array_interface__): {error}"
-            fix = ""
-            if hasattr(type(value), "enqueue_on"):
-                fix = _OP
-            elif hasattr(value, "for_num_elems"):
-                fix = _CONFIG
-            elif param is self.contract.params[0]:
-                fix = stream_by_name(self.contract, (value,))
-            raise self.refuse(ArgumentError, param, message, fix) from error
-
-    def refuse(
-        self, kind: type[ArgumentError], param: Param, fault: str, fix: str = ""
-    ) -> ArgumentError:
-        """Return the error for one argument."""
-        noun = "output" if param.out else "argument"
-        return kind(
-            f"{self.contract.name}: {noun} {param.name!r} {fault}",
-            fix=fix,
-            kernel=self.contract.name,
-        )
-
     def check_signature(self) -> None:
-        """Check dtypes, ranks, devices, layouts, writability and aliasing, in this order.
+        """Check kinds, dtypes, ranks, devices, layouts, writability, aliasing, in this order.
 
         The check of dtypes binds the dtype axes.
 
         Raises:
             ArgumentError: the first check that fails, as its subclass.
         """
+        self.check_kinds()
         self.check_dtypes()
         self.check_ranks()
         self.check_places()
@@ -198,6 +146,21 @@ class Call:
         given = {param.name: self.tensors.get(param.name, value) for param, value in arguments}
         self.env = {**self.device.facts, **given, **self.numbers, **self.axes}
 
+    def check_kinds(self) -> None:
+        """Check the kinds of the arguments that are not tensors."""
+        for index in self.contract.others:
+            param, value = self.contract.params[index], self.values[index]
+            fault = ""
+            if param.kind is ParamKind.SCALAR:
+                if not is_number(value):
+                    fault = f"takes a number, got a {type(value).__qualname__}"
+            elif param.kind is ParamKind.STRUCT:
+                fault = _misfit(value, param.size)
+            elif not (isinstance(value, int) and type(value) is not bool and 0 <= value < 2**64):
+                fault = f"takes a device address (an int below 2**64), got {shown(value)}"
+            if fault:
+                raise self.contract.refuse(ArgumentError, param, fault)
+
     def check_dtypes(self) -> None:
         """Bind the dtype axes; check that all arguments of an axis agree."""
         contract = self.contract
@@ -206,14 +169,16 @@ class Call:
             dtype = facts.dtype
             if param.dtype not in contract.info.dtype_axes:
                 if dtype != param.dtype:
-                    raise self.refuse(DTypeError, param, f"takes {param.dtype}, got {dtype}")
+                    raise self.contract.refuse(
+                        DTypeError, param, f"takes {param.dtype}, got {dtype}"
+                    )
             elif param.dtype in origin:
                 bound = self.axes[param.dtype]
                 if dtype != bound:
                     message = (
                         f"has dtype {dtype}, but {param.dtype} is {bound} by {origin[param.dtype]}"
                     )
-                    raise self.refuse(DTypeError, param, message)
+                    raise self.contract.refuse(DTypeError, param, message)
             else:
                 self._bind_dtype(param, dtype)
                 origin[param.dtype] = f"{param.name!r}"
@@ -228,7 +193,7 @@ class Call:
             fix = f"add {dtype} to the matrix of kernel.{self.contract.name} and build again"
             if dtype not in DTYPES:
                 fix = f"convert it: {dtype} is no dtype of kernels, and cannot be built"
-            raise self.refuse(DTypeError, param, message, fix)
+            raise self.contract.refuse(DTypeError, param, message, fix)
         self.axes[param.dtype] = dtype
 
     def _check_scalar(self, param: Param, value: Any) -> None:
@@ -242,17 +207,17 @@ class Call:
                 self.axes[axis] = self.contract.default.get(axis, built[0])
             else:
                 message = f"is {value!r}, which does not say what {axis} is: pass a NumPy scalar of {self.contract.built(axis)}"
-                raise self.refuse(DTypeError, param, message)
+                raise self.contract.refuse(DTypeError, param, message)
         why = refusal(value, self.contract.dtype_of(param, self.axes))
         if why:
-            raise self.refuse(ArgumentError, param, why)
+            raise self.contract.refuse(ArgumentError, param, why)
 
     def check_ranks(self) -> None:
         """Check the number of dimensions of every tensor."""
         for param, facts in self._tensor_params():
             if param.rank not in (-1, len(facts.shape)):
                 dims = f"{len(facts.shape)} dimension{'' if len(facts.shape) == 1 else 's'}"
-                raise self.refuse(
+                raise self.contract.refuse(
                     RankError,
                     param,
                     f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}",
@@ -265,7 +230,7 @@ class Call:
             if facts.device in (device.ordinal, ON_ANY):
                 if not facts.sound and not facts.ptr:
                     message = f"has shape {facts.shape} and no memory: its address is 0"
-                    raise self.refuse(
+                    raise self.contract.refuse(
                         PlacementError,
                         param,
                         message,
@@ -283,7 +248,7 @@ class Call:
             )
             if device.ordinal == ON_CPU:
                 fix = f"copy it to the CPU, or load the package with device={max(facts.device, 0)}"
-            raise self.refuse(PlacementError, param, message, fix)
+            raise self.contract.refuse(PlacementError, param, message, fix)
 
     def check_layouts(self) -> None:
         """Check strides, and that addresses are aligned to the element size."""
@@ -292,7 +257,7 @@ class Call:
                 if not facts.contiguous:
                     wanted = contiguous_stride(facts.shape)
                     message = f"has strides {facts.stride} for shape {facts.shape}, and must be C-contiguous: strides {wanted}"
-                    raise self.refuse(
+                    raise self.contract.refuse(
                         LayoutError, param, message, self._way_to_strides(param, facts)
                     )
             else:
@@ -300,7 +265,7 @@ class Call:
                     if wants is None or facts.empty:
                         continue
                     if has != wants and facts.shape[dim] > 1:
-                        raise self.refuse(
+                        raise self.contract.refuse(
                             LayoutError,
                             param,
                             f"has stride {has} in dimension {dim}, and {wants} is taken",
@@ -308,10 +273,10 @@ class Call:
             # cuda.tile assumes of every array that its strides are not negative.
             if self.contract.info.language == "tile" and not facts.ahead:
                 message = f"has strides {facts.stride}, and tile kernels take none that is negative"
-                raise self.refuse(LayoutError, param, message, "pass a copy")
+                raise self.contract.refuse(LayoutError, param, message, "pass a copy")
             if not facts.sound:
                 message = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
-                raise self.refuse(
+                raise self.contract.refuse(
                     LayoutError,
                     param,
                     message,
@@ -334,7 +299,7 @@ class Call:
         """Check that no output is read-only or overlaps itself."""
         for param, facts in self._tensor_params():
             if param.out and facts.readonly:
-                raise self.refuse(
+                raise self.contract.refuse(
                     ArgumentError,
                     param,
                     "is read-only, and the kernel writes it",
@@ -342,7 +307,9 @@ class Call:
                 )
             if param.out and overlaps_itself(facts):
                 message = f"overlaps itself: strides {facts.stride} for shape {facts.shape} name one element several times"
-                raise self.refuse(AliasError, param, message, "pass a copy that is not expanded")
+                raise self.contract.refuse(
+                    AliasError, param, message, "pass a copy that is not expanded"
+                )
 
     def check_aliases(self) -> None:
         """Check that no output shares memory with another argument."""
@@ -354,7 +321,7 @@ class Call:
             noun = "output" if other.out else "argument"
             message = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
             fix = "pass separate memory, or a copy of the input"
-            error = self.refuse(AliasError, param, message, fix)
+            error = self.contract.refuse(AliasError, param, message, fix)
             error.cause = self._both(param, other)
             raise error
 
@@ -394,13 +361,13 @@ class Call:
                 zip(param.stride_divisible, facts.stride, strict=False)
             ):
                 if stride % divisor:
-                    raise self.refuse(
+                    raise self.contract.refuse(
                         LayoutError,
                         param,
                         f"has stride {stride} in dimension {dim}, which must be divisible by {divisor}",
                     )
             if facts.ptr % param.align:
-                raise self.refuse(
+                raise self.contract.refuse(
                     LayoutError,
                     param,
                     f"has address {facts.ptr:#x}, which must be divisible by {param.align}",

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tilec_runtime.errors import BundleError, ExpressionError
+from tilec_runtime.errors import ArgumentError, BundleError, ExpressionError
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
@@ -178,6 +178,13 @@ class Contract:
         return [
             v for v in self.info.variants if all(axes.get(name) == value for name, value in v.axes)
         ]
+
+    def refuse(
+        self, kind: type[ArgumentError], param: Param, fault: str, fix: str = ""
+    ) -> ArgumentError:
+        """Return the error for one argument."""
+        noun = "output" if param.out else "argument"
+        return kind(f"{self.name}: {noun} {param.name!r} {fault}", fix=fix, kernel=self.name)
 
     def dtype_of(self, param: Param, bound: dict[str, AxisValue]) -> str:
         """Return a parameter's dtype once the dtype axes are bound."""

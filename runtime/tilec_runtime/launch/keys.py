@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.layout import TensorFacts
+from tilec_runtime.errors import ArgumentError
+from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.program import BOUND, Trace
+from tilec_runtime.model.signature import Param
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 from tilec_runtime.values import replace, value_class
+
+if TYPE_CHECKING:
+    from tilec_runtime.device.seam import DeviceDriver
 
 Key = tuple[Any, ...]
 Slots = list[int]
+_CONFIG = "leave it out: the manifest has grid and block; .grid(...) of an op gives another grid, and AsyncKernelLaunch takes configs"
+_OP = "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
 @value_class(frozen=True)
@@ -24,11 +32,14 @@ class CallFacts:
     key: Key
     slots: Slots
 
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Addresses of the tensors, 0 for absent ones."""
+        return tuple([0 if facts is None else facts.ptr for facts in self.tensors])
 
-def facts_of(
-    contract: Contract, values: tuple[Any, ...], tensors: Iterable[TensorFacts | None]
-) -> CallFacts:
-    """Return the facts of a call whose tensors were read.
+
+def facts_of(contract: Contract, values: tuple[Any, ...], driver: DeviceDriver) -> CallFacts:
+    """Read the facts of a call.
 
     The key holds the facts that no program checks:
 
@@ -38,11 +49,18 @@ def facts_of(
 
     The slots of a tensor are its address, the addresses of its first byte and behind its last, its
     extents, and its strides.
+
+    Raises:
+        ArgumentError: a tensor cannot be read.
     """
     slots: Slots = []
     key: list[Any] = []
-    tensors = tuple(tensors)
-    for index, facts in zip(contract.tensors, tensors, strict=True):
+    tensors: list[TensorFacts | None] = []
+    for index in contract.tensors:
+        param, value = contract.params[index], values[index]
+        absent = value is None and param.optional
+        facts = None if absent else _read(contract, param, value, driver)
+        tensors.append(facts)
         if facts is None:
             slots.append(0)
             key.append(None)
@@ -58,7 +76,7 @@ def facts_of(
                 facts.empty,
                 facts.sound,
                 facts.ahead,
-                *(values[index].cut if is_cut(values[index]) else ()),
+                *(value.cut if is_cut(value) else ()),
             )
         )
     for index in contract.others:
@@ -70,7 +88,22 @@ def facts_of(
             slots.append(0)
             if index in contract.keyed:
                 key.append(_bits(value))
-    return CallFacts(tensors, tuple(key), slots)
+    return CallFacts(tuple(tensors), tuple(key), slots)
+
+
+def _read(contract: Contract, param: Param, value: Any, driver: DeviceDriver) -> TensorFacts:
+    try:
+        return tensor_facts(value, driver.pointer_device)
+    except UnreadableError as error:
+        fault = f"takes a tensor (DLPack or __cuda_array_interface__): {error}"
+        fix = ""
+        if hasattr(type(value), "enqueue_on"):
+            fix = _OP
+        elif hasattr(value, "for_num_elems"):
+            fix = _CONFIG
+        elif param is contract.params[0]:
+            fix = stream_by_name(contract, (value,))
+        raise contract.refuse(ArgumentError, param, fault, fix) from error
 
 
 def has_slot(value: Any) -> bool:
@@ -79,7 +112,7 @@ def has_slot(value: Any) -> bool:
 
 
 def _bits(value: Any) -> object:
-    """Return the bits of a value that expressions read.
+    """Return the bits of a number that expressions read, or None for any other value.
 
     Equality would not do: 0.0 equals -0.0, and is another kernel argument.
     """
@@ -87,9 +120,7 @@ def _bits(value: Any) -> object:
         return struct.pack("=d", float.__float__(value))
     if isinstance(value, int):
         return int.__index__(value)
-    return (
-        value.tobytes() if hasattr(value, "tobytes") else repr(value)
-    )  # NumPy scalars; any other value
+    return value.tobytes() if hasattr(value, "tobytes") else None  # NumPy scalars
 
 
 def is_cut(value: Any) -> bool:
@@ -179,9 +210,3 @@ def traced(
         if index in contract.keyed and has_slot(values[index])
     }
     return tensors, numbers
-
-
-def address_slots(facts: CallFacts) -> tuple[int, ...]:
-    """Return the slots of the tensors' addresses."""
-    sizes = (1 if read is None else 3 + 2 * len(read.shape) for read in facts.tensors)
-    return tuple(itertools.accumulate(sizes, initial=0))[:-1]

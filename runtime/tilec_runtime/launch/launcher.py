@@ -16,11 +16,11 @@ from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.keys import CallFacts, facts_of
 from tilec_runtime.launch.native import LauncherBase, table_of
 from tilec_runtime.launch.packing import ArgumentBlock
-from tilec_runtime.launch.plans import MOST_PLANS, LaunchPlan, Plans, Ready
+from tilec_runtime.launch.plans import MOST_PLANS, LaunchPlan, Plans
 from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
 from tilec_runtime.launch.select import for_device, narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
-from tilec_runtime.tensors.facts import is_foreign, is_leased, tensor_facts
+from tilec_runtime.tensors.facts import is_foreign, is_leased
 from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ class Launcher(Uncopied, LauncherBase):
         self.site = site
         self.pinned = dict(pinned or {})
         self.plans = Plans()
-        self._tabled = False  # whether `table_of` was called, which may have returned None
         self._grid = grid
         self._contract: Contract | None = None
         self._derived: dict[tuple[Any, ...], Launcher] = {}
@@ -197,17 +196,15 @@ class Launcher(Uncopied, LauncherBase):
         order = functools.partial(self._order, handle, values)
         if self._run_in_core(handle, values, order):
             return
-        facts = self._facts(values)
-        ready = None if facts is None else self.plans.find(facts)
-        if ready is None or facts is None:
-            ready, facts = self._prepared(values, facts)
+        facts = facts_of(self.contract, values, self.site.driver)
+        plan, outputs = self.plans.find(facts) or self._prepared(values, facts)
         # This may fail, so it comes before `order` makes the stream wait.
-        call = ready.plan.call(handle, ready.outputs)
-        if self._teach(values, facts, ready.plan) and self._run_in_core(handle, values, order):
+        call = plan.call(handle, outputs)
+        if self._teach(values, facts, plan) and self._run_in_core(handle, values, order):
             return
-        block = self._filled(ready, values)
+        block = self._packed(plan, outputs, facts, values)
         line = order()
-        kept = (ready.addresses, values) if self.site.driver.holds_arguments else 0
+        kept = (facts.addresses, values) if self.site.driver.holds_arguments else 0
         if result := call(block.address, kept)[0]:
             self._refused(result, handle, values)
         elif line is not None:
@@ -250,17 +247,15 @@ class Launcher(Uncopied, LauncherBase):
 
     def _teach(self, values: tuple[Any, ...], facts: CallFacts, plan: LaunchPlan) -> bool:
         """Let the launch core make calls like this one; return whether it takes them."""
-        if not plan.native:
+        if not plan.repeats:
             return False
-        if not self._tabled:  # the table needs the device's context, which exists by now
-            self._tabled = True
+        if self._table is None:  # the table needs the device's context, which exists by now
             self._table = table_of(self.contract, self.site.driver, self.site.device.ordinal)
         if self._table is None:
             return False
         try:
             return self._table.add(values, plan, facts.tensors)
         except (ValueError, TypeError, OverflowError):  # beyond the limits of the core
-            plan.native = False
             return False
 
     def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
@@ -291,34 +286,21 @@ class Launcher(Uncopied, LauncherBase):
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
 
-    def _facts(self, values: tuple[Any, ...]) -> CallFacts | None:
-        """Return the facts of a call, or None if an argument cannot be read."""
-        contract, ask = self.contract, self.site.driver.pointer_device
-        given = [values[index] for index in contract.tensors]
-        try:
-            return facts_of(
-                contract,
-                values,
-                [None if value is None else tensor_facts(value, ask) for value in given],
-            )
-        except Exception:  # noqa: BLE001 - tensors of other libraries may raise any error
-            return None
-
-    def _prepared(
-        self, values: tuple[Any, ...], facts: CallFacts | None
-    ) -> tuple[Ready, CallFacts]:
-        """Prepare the plan of a call after a miss, and cache it."""
+    def _prepared(self, values: tuple[Any, ...], facts: CallFacts) -> tuple[LaunchPlan, list[int]]:
+        """Prepare the plan of a call after a miss, and cache it; return also its outputs."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
         # The first launch loads the image, which a capture in any thread may forbid.
         with driver.outside_captures(ordinal):
-            plan, facts = prepare(self.contract, values, self.pinned, self.site, self._grid, facts)
+            plan = prepare(self.contract, values, self.pinned, self.site, facts, self._grid)
         driver.adopt(ordinal)
         self.plans.add(facts, plan)
-        ready = plan.ready(facts.slots)
-        assert ready is not None  # a plan applies to its own call
-        return ready, facts
+        outputs = plan.outputs(facts.slots)
+        assert outputs is not None  # a plan applies to its own call
+        return plan, outputs
 
-    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
+    def _packed(
+        self, plan: LaunchPlan, outputs: list[int], facts: CallFacts, values: tuple[Any, ...]
+    ) -> ArgumentBlock:
         """Return the argument block of a call.
 
         Raises:
@@ -326,11 +308,11 @@ class Launcher(Uncopied, LauncherBase):
                 argument.
         """
         try:
-            return ready.plan.fill(ready, values)
+            return plan.packing.pack(facts.addresses, outputs, values)
         except MISFITS as error:
             name = self.info.name
             # Raises first if the number does not fit its parameter either: a better message.
-            prepare(self.contract, values, self.pinned, self.site, self._grid)
+            prepare(self.contract, values, self.pinned, self.site, facts, self._grid)
             message = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
             raise ArgumentError(

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tilec_runtime.device.seam_types import FunctionHandle, LaunchCall, LaunchShape
+from tilec_runtime.device.seam_types import FunctionHandle, LaunchCall, LaunchShape, dim3
 from tilec_runtime.launch.keys import CallFacts, Key, Slots
-from tilec_runtime.launch.packing import ArgumentBlock, Packing
+from tilec_runtime.launch.packing import Packing
 from tilec_runtime.launch.program import SHAPE_OUTPUTS, Step, packed, run
 from tilec_runtime.values import value_class
 
@@ -23,6 +23,7 @@ MOST_ALIKE = 16
 MOST_BOUND = 64
 
 
+@value_class(frozen=True, kw_only=True)
 class LaunchPlan:
     """A launch that lacks only its stream and the numbers that its program reads.
 
@@ -30,55 +31,42 @@ class LaunchPlan:
         variant: id of the variant it launches.
         function: the driver's handle of the entry point; None for an empty grid, which launches
             nothing.
+        cluster, cooperative, programmatic: as in `LaunchShape`.
         steps: the steps of its program.
         packing: how it packs arguments.
-        cluster, cooperative, programmatic: as in `LaunchShape`.
-        native: whether the launch core may repeat it. The core allocates no memory, makes no tensor
-            maps and limits the size of plans.
-        bind: returns the driver's call that enqueues a shape on a stream; caches the last ones.
+        bind: returns the driver's call that enqueues a shape on a stream.
+        repeats: whether the launch core may repeat it. The core allocates no memory and makes no
+            tensor maps.
     """
 
-    def __init__(
-        self,
-        *,
-        variant: str,
-        function: FunctionHandle,
-        shape: LaunchShape,
-        steps: tuple[Step, ...],
-        packing: Packing,
-        bind: Bind,
-        addresses: tuple[int, ...],
-        native: bool,
-    ) -> None:
-        """Keep the results of `prepare`.
-
-        `addresses` are the slots of the tensors' addresses.
-        """
-        self.variant, self.function, self.steps, self.native = variant, function, steps, native
-        self.cluster, self.cooperative = shape.cluster, shape.cooperative
-        self.programmatic = shape.programmatic
-        self.template, self.offsets = packing.template, packing.offsets  # the launch core reads it
-        self.patches = packing.patches
-        self.bind = functools.lru_cache(maxsize=MOST_BOUND)(bind)
-        self._packing, self._addresses = packing, addresses
+    variant: str
+    function: FunctionHandle
+    cluster: tuple[int, ...]
+    cooperative: bool
+    programmatic: bool
+    steps: tuple[Step, ...]
+    packing: Packing
+    bind: Bind
+    repeats: bool
 
     @functools.cached_property
-    def program(self) -> bytes:
-        """The program's steps as bytes."""
-        return packed(self.steps)
-
-    def ready(self, slots: Slots) -> Ready | None:
-        """Return this plan for a call, or None if a guard of its program fails."""
-        outputs = run(self.steps, slots, self._packing.outputs)
+    def native(self) -> tuple[Any, ...]:
+        """What the launch core copies of the plan (`plan_new` in _core/plan.c)."""
+        packing = self.packing
         return (
-            None
-            if outputs is None
-            else Ready(
-                plan=self,
-                outputs=outputs,
-                addresses=tuple([slots[index] for index in self._addresses]),
-            )
+            packed(self.steps),
+            packing.template,
+            packing.offsets,
+            packing.patches,
+            dim3(self.cluster),
+            self.cooperative,
+            self.programmatic,
+            self.function,
         )
+
+    def outputs(self, slots: Slots) -> list[int] | None:
+        """Return the outputs of its program for a call, or None if a guard fails."""
+        return run(self.steps, slots, self.packing.outputs)
 
     def call(self, stream: int, outputs: list[int]) -> LaunchCall:
         """Return the driver's call that enqueues the launch on a stream."""
@@ -93,23 +81,6 @@ class LaunchPlan:
         )
         return self.bind(shape, stream)
 
-    def fill(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
-        """Return the argument block of one launch.
-
-        Raises:
-            Exception: a number does not fit; the error is one of `scalars.MISFITS`.
-        """
-        return self._packing.pack(ready.addresses, ready.outputs, values)
-
-
-@value_class(frozen=True)
-class Ready:
-    """A plan for one call, with the outputs of its program and the tensors' addresses."""
-
-    plan: LaunchPlan
-    outputs: list[int]
-    addresses: tuple[int, ...]
-
 
 class Plans:
     """The plan cache of one launcher, by the keys of calls."""
@@ -122,10 +93,13 @@ class Plans:
         """Return the number of cached plans."""
         return sum(map(len, self._plans.values()))
 
-    def find(self, facts: CallFacts) -> Ready | None:
-        """Return a cached plan for a call, or None on a miss."""
-        ready = (plan.ready(facts.slots) for plan in self._plans.get(facts.key, ()))
-        return next((each for each in ready if each is not None), None)
+    def find(self, facts: CallFacts) -> tuple[LaunchPlan, list[int]] | None:
+        """Return a cached plan for a call and its program's outputs, or None on a miss."""
+        for plan in self._plans.get(facts.key, ()):
+            outputs = plan.outputs(facts.slots)
+            if outputs is not None:
+                return plan, outputs
+        return None
 
     def add(self, facts: CallFacts, plan: LaunchPlan) -> None:
         """Cache the plan of a call."""

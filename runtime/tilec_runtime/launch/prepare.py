@@ -21,7 +21,7 @@ from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.images import ImageStore, LoadedFunction
-from tilec_runtime.launch.keys import CallFacts, address_slots, is_cut
+from tilec_runtime.launch.keys import CallFacts, facts_of, is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
@@ -32,7 +32,7 @@ from tilec_runtime.launch.limits import (
     launch_shape,
 )
 from tilec_runtime.launch.packing import Packing
-from tilec_runtime.launch.plans import Bind, LaunchPlan
+from tilec_runtime.launch.plans import MOST_BOUND, Bind, LaunchPlan
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.launch.select import Considered, Settled, settle
 from tilec_runtime.model.arch import Version
@@ -182,10 +182,10 @@ def prepare(
     values: Values,
     axes: dict[str, AxisValue],
     site: Site,
+    facts: CallFacts,
     grid: tuple[GridWish, ...] = (),
-    read: CallFacts | None = None,
-) -> tuple[LaunchPlan, CallFacts]:
-    """Check a call; return its plan and the facts for which the plan was made.
+) -> LaunchPlan:
+    """Check a call and return its plan.
 
     docs/reference/launches.md lists the checks under "Order of checks".
 
@@ -194,8 +194,8 @@ def prepare(
         values: all arguments in order.
         axes: the pinned axes of the launcher.
         site: the bundle, device and driver.
+        facts: the facts of the call.
         grid: the caller's wishes for the grid.
-        read: the call's facts, or None if they were not read or cannot be read.
 
     Raises:
         LaunchError: a check fails; the first one is reported.
@@ -204,8 +204,8 @@ def prepare(
     """
     trace = Trace()
     try:
-        call = Call(contract, values, dict(axes), site.driver, site.device, read, trace)
-        return _prepared(call, trace, axes, site, grid), call.facts
+        call = Call(contract, values, dict(axes), site.driver, site.device, facts, trace)
+        return _prepared(call, trace, axes, site, grid)
     except DeviceError as error:
         if error.device is None:
             error.device = site.device.ordinal
@@ -244,12 +244,13 @@ def _prepared(
     return LaunchPlan(
         variant=variant.id,
         function=None if function is None else function.handle,
-        shape=shape,
+        cluster=shape.cluster,
+        cooperative=shape.cooperative,
+        programmatic=shape.programmatic,
         steps=trace.steps,
         packing=packing,
-        bind=bind,
-        addresses=address_slots(call.facts),
-        native=not packing.maps
+        bind=functools.lru_cache(maxsize=MOST_BOUND)(bind),
+        repeats=not packing.maps
         and not any(slot.scratch for slot in variant.abi)
         and not any(map(is_cut, call.values)),
     )
@@ -340,7 +341,8 @@ def explain(
     Raises:
         LaunchError: the call is refused.
     """
-    call = Call(contract, values, dict(axes), site.driver, site.device)
+    facts = facts_of(contract, values, site.driver)
+    call = Call(contract, values, dict(axes), site.driver, site.device, facts)
     settled = _settled(call, axes, site)
     considered = settled.considered
     images = choose_image(considered[-1].variant.images, site.facts(contract.info))

@@ -135,7 +135,7 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
                 continue
             if extent not in built:
                 message = f"is cut into tiles of {tuple(tile)}, and no variant with {name} = {extent} was built"
-                raise call.refuse(
+                raise call.contract.refuse(
                     LayoutError,
                     param,
                     message,
@@ -143,7 +143,7 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
                 )
             if call.axes.get(name, extent) != extent:
                 message = f"is cut into tiles of {tuple(tile)}, which makes {name} {extent}, and {origins[name]} make it {call.axes[name]}"
-                raise call.refuse(
+                raise call.contract.refuse(
                     LayoutError, param, message, "cut both into the tiles of one variant"
                 )
             call.axes[name] = extent

@@ -9,6 +9,7 @@ from tilec_runtime.cpu.launch import QueuedCall
 from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper, step
 from tilec_runtime.errors import CallError
 from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.keys import facts_of
 from tilec_runtime.launch.prepare import Site, prepare
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.tensors.facts import is_leased
@@ -37,15 +38,17 @@ def step_launch(
             fix=fix,
             kernel=name,
         )
-    plan, facts = prepare(contract, values, axes, site)
-    ready = plan.ready(facts.slots)
-    assert ready is not None  # `prepare` tried it
-    call = plan.call(0, ready.outputs)
+    facts = facts_of(contract, values, site.driver)
+    plan = prepare(contract, values, axes, site, facts)
+    outputs = plan.outputs(facts.slots)
+    assert outputs is not None  # a plan applies to its own call
+    call = plan.call(0, outputs)
     if not isinstance(call, QueuedCall):
         raise CallError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
-    arguments = plan.fill(ready, values)
+    addresses = facts.addresses
+    arguments = plan.packing.pack(addresses, outputs, values)
     for index in contract.tensors:  # the steps run at once: wait for uses of tilec's own tensors
         if is_leased(values[index]):
             values[index].storage.sync(write=contract.params[index].out)
-    run = call.launching.run(arguments.address, (ready.addresses, values))
+    run = call.launching.run(arguments.address, (addresses, values))
     return step(run.program, run.arguments, run.grid, run.memory, block, run.options)

@@ -40,7 +40,7 @@ def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
 
     def refuse(what: str, fix: str) -> ArgumentError:
         layout = f"shape {tuple(facts.shape)}, strides {tuple(facts.stride)}"
-        return call.refuse(
+        return call.contract.refuse(
             LayoutError,
             param,
             f"{what} ({layout}), and the kernel takes a tensor descriptor of it",

@@ -76,7 +76,7 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
         tile = tuple(int(call.evaluate(parse(extent))) for extent in region.tile)
         if tuple(value.tile) != tile:
             message = f"is cut into tiles of {tuple(value.tile)}, and the kernel's blocks write tiles of {tile}"
-            raise call.refuse(
+            raise call.contract.refuse(
                 LayoutError,
                 param,
                 message,

@@ -50,12 +50,13 @@ class Plan(types.SimpleNamespace):
             "template": b"",
             "offsets": (),
             "patches": (),
-            "function": 0x77,
-            "cluster": (),
+            "cluster": (1, 1, 1),
             "cooperative": False,
             "programmatic": False,
+            "function": 0x77,
         }
         super().__init__(**(facts | changed))
+        self.native = tuple(getattr(self, name) for name in facts)
 
 
 class Recorder:

@@ -148,13 +148,13 @@ def known(*, adopts: bool = True, **changed: Any) -> Any:
     ("facts", "attributes"),
     [
         ({}, []),
-        ({"cluster": (1, 1)}, []),
-        ({"cluster": (2,)}, [("CLUSTER_DIMENSION", [2, 1, 1])]),
+        ({"cluster": (1, 1, 1)}, []),
+        ({"cluster": (2, 1, 1)}, [("CLUSTER_DIMENSION", [2, 1, 1])]),
         ({"cluster": (2, 1, 4)}, [("CLUSTER_DIMENSION", [2, 1, 4])]),
         ({"cooperative": True}, [("COOPERATIVE", [1, 0, 0])]),
         ({"programmatic": True}, [("PROGRAMMATIC_STREAM_SERIALIZATION", [1, 0, 0])]),
         (
-            {"cluster": (2,), "cooperative": True, "programmatic": True},
+            {"cluster": (2, 1, 1), "cooperative": True, "programmatic": True},
             [
                 ("CLUSTER_DIMENSION", [2, 1, 1]),
                 ("COOPERATIVE", [1, 0, 0]),
