@@ -171,8 +171,7 @@ def document(
     body = {"device": device_json(device), **to_json(report)}
     if compiled:
         body["compiled"] = [
-            {"variant": i.variant, "target": i.target, "by": i.by.value, "kept": i.kept}
-            for i in compiled
+            {"variant": i.variant, "target": i.target, "by": i.by.value} for i in compiled
         ]
     return body
 

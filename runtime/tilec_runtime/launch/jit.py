@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.bundle.choose import FORMS, Candidate, machine_code
-from tilec_runtime.errors import BundleError, CallError, KernelCacheError, LinkerError, MissingError
+from tilec_runtime.errors import CallError, KernelCacheError, LinkerError, MissingError
 from tilec_runtime.model.arch import TargetKind, Version, dotted
 from tilec_runtime.model.driver import ptx_isa_of_cuda
 from tilec_runtime.model.image import ImageInfo
@@ -32,18 +32,15 @@ class Compiled:
         variant: id of the variant.
         target: the target of the image in the bundle.
         by: the compiler.
-        kept: whether the machine code came from tilec's cache, without a compile. (The driver's own
-            cache is not visible here.)
     """
 
     variant: str
     target: str
     by: JitBy
-    kept: bool = False
 
     def __str__(self) -> str:
         """Return a line such as `scale-f32: compute_80 was compiled at load by nvJitLink`."""
-        return f"{self.variant}: {self.target} was compiled at load by {self.by.value}{' (kept in the cache)' if self.kept else ''}"
+        return f"{self.variant}: {self.target} was compiled at load by {self.by.value}"
 
 
 class Jit:
@@ -62,7 +59,6 @@ class Jit:
         self._linker: NvJitLink | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[str, str], Compiled] = {}
-        self._cached: set[str] = set()  # digests of images whose code was in the cache
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
@@ -93,16 +89,9 @@ class Jit:
             warning = f"{variant}: no machine code for {device}; {taken.image.target} is compiled at load by {taken.jit.value}"
             ways = [*(install for _, install in device.missing), machine_code(device)]
             warnings.warn(f"{warning}: {'; or '.join(ways)}", RuntimeWarning, stacklevel=2)
-        kept = False
         if taken.jit is JitBy.DRIVER:
-            code = image()
-        else:
-            code, kept = self._machine_code(taken.image, image, device, variant)
-        if kept:
-            with self._lock:
-                self._cached.add(taken.image.digest)
-        self.note(taken, variant)
-        return code
+            return image()
+        return self._machine_code(taken.image, image, device, variant)
 
     def note(self, taken: Candidate, variant: str) -> None:
         """Record that a variant runs compiled code.
@@ -111,35 +100,23 @@ class Jit:
         """
         assert taken.jit is not None
         target = str(taken.image.target)
+        compiled = Compiled(variant=variant, target=target, by=taken.jit)
         with self._lock:
-            kept = taken.image.digest in self._cached
-            self._compiled.setdefault(
-                (variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept)
-            )
+            self._compiled.setdefault((variant, target), compiled)
 
     def _machine_code(
         self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str
-    ) -> tuple[bytes, bool]:
-        """Return an image's machine code by nvJitLink, and whether it was cached."""
+    ) -> bytes:
+        """Return an image's machine code, from the cache or by nvJitLink."""
         linker = self._linker_for(image, device, variant)
         arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
         key = _key(image, linker.version, device.driver, arch)
-        cache = self._kept()
-        cached = cache.get(key)
-        if cached is not None:
-            if not _unsound(cached, image.symbol, device.cc):
-                return cached, True
-            cache.drop(key)
-        cubin = self._link(linker, image, data(), arch, variant)
-        why = _unsound(cubin, image.symbol, device.cc)
-        if why:
-            form = FORMS[image.target.kind]
-            raise KernelCacheError(
-                f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}",
-                kernel=variant,
-            )
-        cache.put(key, cubin)
-        return cubin, False
+        cache = self._open_cache()
+        cubin = cache.get(key)
+        if cubin is None:
+            cubin = self._link(linker, image, data(), arch, variant)
+            cache.put(key, cubin)
+        return cubin
 
     def _link(
         self, linker: NvJitLink, image: ImageInfo, data: bytes, arch: str, variant: str
@@ -182,7 +159,7 @@ class Jit:
             )
         return linker
 
-    def _kept(self) -> JitCache:
+    def _open_cache(self) -> JitCache:
         if self._cache is None:
             from tilec_runtime.bundle.place import cache_root
             from tilec_runtime.launch.jit_cache import JitCache
@@ -243,15 +220,3 @@ def _key(image: ImageInfo, linker: Version, driver: Version, arch: str) -> dict[
         "linking": list(image.linking),
         "recipe": _RECIPE,
     }
-
-
-def _unsound(cubin: bytes, symbol: str, cc: Version) -> str:
-    """Return why machine code does not fit a device, or an empty string if it does."""
-    from tilec_runtime.bundle.cubin import read_cubin
-
-    try:
-        read = read_cubin(cubin)
-        read.kernel(symbol)
-    except BundleError as error:
-        return error.what
-    return "" if read.cc == cc else f"it is for compute capability {dotted(read.cc)}"

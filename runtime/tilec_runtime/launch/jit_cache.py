@@ -66,11 +66,6 @@ class JitCache:
                     data,
                 )
 
-    def drop(self, key: Mapping[str, Any]) -> None:
-        """Remove the entry of a key."""
-        if self._root is not None:
-            store.remove(store.path_of(self._root, _KIND, _name(key)))
-
 
 def _name(key: Mapping[str, Any]) -> str:
     return sha256(canonical_json(dict(key)))
