@@ -37,7 +37,7 @@ launch = { grid = ["cdiv(y.size, TILE)"], requires = ["x.shape == y.shape"] }
 # What a program sees: results on the cpu device, and what a device of compute capability 9.0 takes.
 PROGRAM = """
 import numpy, acme, sys
-from tilec_runtime.bundle.choose import DeviceFacts, require_image
+from tilec_runtime.bundle.choose import DeviceFacts, choose_image, require_image
 from tilec_runtime.errors import TilecError
 
 x = numpy.ones(32, "f4")
@@ -47,7 +47,8 @@ print(y[0])
 bundle = acme._tilec_package_.bundle
 try:
     facts = DeviceFacts(cc=(9, 0), driver=(13, 4), missing=bundle.parts.missing((9, 0)))
-    image = require_image(bundle.kernel("scale").variants[0].images, facts).image
+    choice = choose_image(bundle.kernel("scale").variants[0].images, facts)
+    image = require_image(choice, facts).image
     print(image.target, len(bundle.image(image.digest)) == image.size)
 except TilecError as error:
     print(type(error).__name__, error.what.splitlines()[0], error.fix, sep="\\n")

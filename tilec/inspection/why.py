@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilec.model.literal import axis_text, read_axis_value, read_number
-from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image, require_image
+from tilec_runtime.bundle.choose import Choice, DeviceFacts, advice, choose_image
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import cpu_driver
 from tilec_runtime.device.layout import TensorFacts, settled_stride
 from tilec_runtime.device.seam_types import DeviceInfo
-from tilec_runtime.errors import NoImageError, TilecError, UsageError
+from tilec_runtime.errors import TilecError, UsageError
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.load import site_on
 from tilec_runtime.launch.prepare import Explanation
@@ -67,20 +67,14 @@ class Why:
 
     def advice(self) -> str:
         """Return the fix if no image runs on the device, or an empty string if one does."""
-        taken = (
-            [self.explanation.variant]
+        choices = (
+            [self.explanation.images]
             if self.explanation is not None
-            else [variant for variant, _ in self.choices]
+            else [choice for _, choice in self.choices]
         )
-        if self.runs or not taken:
+        if self.runs or not choices:
             return ""
-        try:
-            require_image(
-                taken[0].images, self.facts, kernel=taken[0].id, language=self.kernel.language
-            )
-        except NoImageError as error:
-            return error.fix
-        return ""
+        return advice(choices[0], self.facts, language=self.kernel.language)
 
     @property
     def runs(self) -> bool:

@@ -84,6 +84,11 @@ class Choice:
     candidates: tuple[Candidate, ...]
 
     @property
+    def images(self) -> list[ImageInfo]:
+        """The images of all candidates."""
+        return [candidate.image for candidate in self.candidates]
+
+    @property
     def taken(self) -> Candidate | None:
         """The candidate to load, or None if no image fits."""
         return self.candidates[0] if self.candidates and self.candidates[0].accepted else None
@@ -128,12 +133,12 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
 
 
 def require_image(
-    images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = ""
+    choice: Choice, device: DeviceFacts, *, kernel: str = "", language: str = ""
 ) -> Candidate:
-    """Return the candidate that `choose_image` chooses, or raise an error.
+    """Return the candidate that was chosen, or raise an error.
 
     Args:
-        images: the images of one variant.
+        choice: the choice among the images of one variant.
         device: the device to run on.
         kernel: kernel or variant id, for the message.
         language: the kernel's language, such as `cuda`, for the message; empty if unknown.
@@ -141,7 +146,6 @@ def require_image(
     Raises:
         NoImageError: no image fits; the message lists every candidate with its refusal.
     """
-    choice = choose_image(images, device)
     if choice.taken is not None:
         return choice.taken
     subject = f"{kernel}: " if kernel else ""
@@ -149,10 +153,9 @@ def require_image(
     lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or [
         "  the bundle holds no image of it"
     ]
-    if device.interprets:
-        cause, fix = cpu_advice(images, language)
-        raise NoImageError("\n".join(lines), cause=cause, fix=fix, kernel=kernel)
-    raise NoImageError("\n".join(lines), fix=advice(choice, device), kernel=kernel)
+    cause = cpu_advice(choice.images, language)[0] if device.interprets else ""
+    fix = advice(choice, device, language=language)
+    raise NoImageError("\n".join(lines), cause=cause, fix=fix, kernel=kernel)
 
 
 def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
@@ -283,14 +286,14 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
     return _CUBIN, f"machine code for {own}" + ("" if own == here else f", which {here} runs"), None
 
 
-def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
+def advice(choice: Choice, device: DeviceFacts, *, language: str = "", jit: bool = True) -> str:
     """Return the next step for a device without an image.
 
     Without `jit`, a device without machine code also gets one.
     """
-    images = [candidate.image for candidate in choice.candidates]
+    images = choice.images
     if device.interprets:
-        return cpu_advice(images)[1]
+        return cpu_advice(images, language)[1]
     best = choose_image(images, replace(device, missing=())).taken if device.missing else None
     if best is not None and best.image.target.cc in dict(device.missing) and best.jit is None:
         return dict(device.missing)[best.image.target.cc]

@@ -149,7 +149,7 @@ def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None
             raise refused(name, message)
 
 
-def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
+def _check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
     """Compare block and cluster with the image's; it need not be loaded.
 
     Raises:
@@ -193,6 +193,7 @@ def admit(
     Raises:
         LaunchLimitError: the image or the device does not allow the launch; nothing was changed.
     """
+    _check_compiled(name, shape, image)
     _check_loaded(name, shape, device, image, function)
     _opt_in(shape, device, image, function, driver)
 
@@ -219,12 +220,12 @@ def _check_loaded(
 
 
 def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
-    """Make those checks of `check_compiled` and `admit` that need only the bundle.
+    """Make those checks of `admit` that need only the bundle.
 
     Raises:
         LaunchLimitError: the first of these checks that fails.
     """
-    check_compiled(name, shape, image)
+    _check_compiled(name, shape, image)
     # If the compiler chose the block, the bundle's number includes dynamic shared memory.
     _check_shared(name, image.resources.shared or 0, 0 if image.block else shape.shared, device)
 
@@ -263,13 +264,10 @@ def check_residency(
     image: ImageInfo,
     function: LoadedFunction,
     driver: DeviceDriver,
-) -> int | None:
+) -> None:
     """Check that one cluster, or a whole cooperative grid, fits on the device.
 
     The driver counts.
-
-    Returns:
-        The most blocks that a cooperative launch may have; None for any other launch.
 
     Raises:
         LaunchLimitError: they do not fit; the message gives the number that fits.
@@ -299,8 +297,6 @@ def check_residency(
                 name,
                 f"the cooperative grid has {blocks} blocks, and {most} can be resident{of} on {device}",
             )
-        return most
-    return None
 
 
 def resident_blocks(

@@ -13,8 +13,6 @@ from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.images import LoadedFunction
 from tilec_runtime.launch.limits import (
     admit,
-    check_compiled,
-    check_device_limits,
     cluster_of,
     is_tile,
     resident_blocks,
@@ -70,22 +68,19 @@ def residency(
         DriverError: the driver refuses the image.
     """
     explanation = explain(contract, values, axes, site, grid)
-    name, device, shape = contract.name, site.device, explanation.shape
+    variant = explanation.variant.id
     taken = require_image(
-        explanation.variant.images,
+        explanation.images,
         site.facts(contract.info),
-        kernel=explanation.variant.id,
+        kernel=variant,
         language=contract.info.language,
     )
-    image = taken.image
-    check_device_limits(name, shape, device)
-    check_compiled(name, shape, image)
     return held_of(
-        name,
-        shape,
-        device,
-        image,
-        site.function(taken, contract.info, explanation.variant.id),
+        contract.name,
+        explanation.shape,
+        site.device,
+        taken.image,
+        site.function(taken, contract.info, variant),
         site.driver,
     )
 

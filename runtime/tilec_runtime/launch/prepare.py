@@ -25,7 +25,6 @@ from tilec_runtime.launch.keys import CallFacts, facts_of, is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
-    check_compiled,
     check_device_limits,
     check_recorded,
     check_residency,
@@ -34,7 +33,13 @@ from tilec_runtime.launch.limits import (
 from tilec_runtime.launch.packing import Packing
 from tilec_runtime.launch.plans import MOST_BOUND, Bind, LaunchPlan
 from tilec_runtime.launch.program import Trace
-from tilec_runtime.launch.select import Considered, Settled, settle
+from tilec_runtime.launch.select import (
+    Considered,
+    Settled,
+    bound_axes,
+    select_variant,
+    settle_axes,
+)
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
@@ -215,26 +220,17 @@ def prepare(
 def _prepared(
     call: Call, trace: Trace, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
 ) -> LaunchPlan:
-    contract, settled = call.contract, _settled(call, axes, site)
-    variant = settled.considered[-1].variant
-    name, device, driver = contract.name, site.device, site.driver
-    shape = _settled_shape(call, grid)
-    check_device_limits(name, shape, device)
+    contract, device, driver = call.contract, site.device, site.driver
+    settled, choice, shape = _decided(call, axes, site, grid)
+    name, variant = contract.name, settled.variant
     taken = require_image(
-        variant.images,
-        site.facts(contract.info),
-        kernel=variant.id,
-        language=contract.info.language,
+        choice, site.facts(contract.info), kernel=variant.id, language=contract.info.language
     )
     image = taken.image
-    if image.block:
-        shape = as_compiled(shape, image)
-        check_device_limits(name, shape, device)
     packing = Packing(call, variant.abi, device.ordinal)
     function: LoadedFunction | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
-        check_compiled(name, shape, image)
         function = site.function(taken, contract.info, variant.id)
         admit(name, shape, device, image, function, driver)
         check_residency(name, shape, device, image, function, driver)
@@ -343,27 +339,20 @@ def explain(
     """
     facts = facts_of(contract, values, site.driver)
     call = Call(contract, values, dict(axes), site.driver, site.device, facts)
-    settled = _settled(call, axes, site)
-    considered = settled.considered
-    images = choose_image(considered[-1].variant.images, site.facts(contract.info))
-    point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
-    shape = _settled_shape(call, grid)
-    if images.image is not None:
-        shape = as_compiled(shape, images.image)
-    check_device_limits(contract.name, shape, site.device)
+    settled, images, shape = _decided(call, axes, site, grid)
     if images.image is not None:
         check_recorded(contract.name, shape, site.device, images.image)
     # Refuse extents and strides that the kernel's numbers cannot hold.
-    Packing(call, considered[-1].variant.abi, site.device.ordinal)
+    Packing(call, settled.variant.abi, site.device.ordinal)
     return Explanation(
         kernel=contract.name,
         device=site.device,
-        axes=point,
+        axes=tuple((name, call.axes[name]) for name in contract.axes),
         origins=tuple(
             (name, settled.origins[name]) for name, built in contract.info.axes if len(built) > 1
         ),
         reasons=settled.reasons,
-        considered=considered,
+        considered=settled.considered,
         others=tuple(_left(contract, call, settled)),
         images=images,
         shape=shape,
@@ -376,7 +365,7 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
     for variant in contract.info.variants:
         if variant.id in looked:
             continue
-        why = f"{settled.considered[-1].variant.id} comes before it"
+        why = f"{settled.variant.id} comes before it"
         for name, value in variant.axes:
             if call.axes[name] != value:
                 why = f"{name} is {axis_shown(value)}, and {axis_shown(call.axes[name])} is {settled.origins[name]}"
@@ -384,11 +373,26 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
         yield Considered(variant=variant, taken=False, reason=why)
 
 
+def _decided(
+    call: Call, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
+) -> tuple[Settled, Choice, LaunchShape]:
+    """Check a call as far as the device's limits; return variant, image and shape."""
+    contract, settled = call.contract, _settled(call, axes, site)
+    shape = _settled_shape(call, grid)
+    choice = choose_image(settled.variant.images, site.facts(contract.info))
+    if choice.image is not None:
+        shape = as_compiled(shape, choice.image)
+    check_device_limits(contract.name, shape, site.device)
+    return settled, choice, shape
+
+
 def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
     call.check_signature()
-    settled = settle(call, axes)
-    if isinstance(settled, Settled):
-        return settled
-    from tilec_runtime.launch.tuned import settle_in_turn  # few kernels have tuning tables or rules
+    origins = bound_axes(call, axes)
+    if call.contract.info.dispatched:
+        from tilec_runtime.launch.tuned import settle_in_turn  # few kernels have tables or rules
 
-    return settle_in_turn(call, settled, site.device)
+        return settle_in_turn(call, origins, site.device)
+    settle_axes(call.contract, call.axes, origins)
+    call.check_contract()
+    return Settled(considered=select_variant(call), origins=origins)

@@ -5,7 +5,7 @@ The point of the matrix is settled first; then the first variant whose assumptio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image
@@ -43,63 +43,60 @@ class Settled:
     origins: Mapping[str, str]
     reasons: tuple[str, ...] = ()
 
+    @property
+    def variant(self) -> VariantInfo:
+        """The variant that is taken."""
+        return self.considered[-1].variant
 
-def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str, str]:
-    """Settle every axis of a call, check the call there, and choose the variant.
 
-    The signature was checked before. For a kernel with a tuning table or rules, return the origins
-    of the axes settled so far; `tuned.settle_in_turn` settles the others.
+def bound_axes(call: Call, pinned: Mapping[str, AxisValue]) -> dict[str, str]:
+    """Settle the axes that the arguments of a call determine; return the axes' origins.
+
+    The signature was checked before.
 
     Args:
         call: the call; its axes are settled in place.
         pinned: axes that the caller chose.
 
     Raises:
-        LaunchError: no variant takes the call.
+        LaunchError: the arguments disagree, or no variant takes them.
     """
-    contract = call.contract
     origins = {
         axis: "the caller's" if axis in pinned else "the dtype of the arguments"
         for axis in call.axes
     }
     _take_tiles(call, pinned, origins)
     _take_lists(call, pinned, origins)
-    if contract.info.dispatched:
-        # Rules choose among points with these values: another value may compute something else.
-        for axis in contract.undispatched:
-            if axis in call.axes:
-                continue
-            if axis not in contract.default:
-                raise _must_choose(contract, axis)
-            call.axes[axis] = contract.default[axis]
-            origins[axis] = "the default"
-        return origins
-    settle_axes(contract, call.axes, origins)
-    call.check_contract()
-    return Settled(considered=select_variant(call), origins=origins)
+    return origins
 
 
-def settle_axes(
-    contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None
+def default_axes(
+    contract: Contract, names: Iterable[str], axes: dict[str, AxisValue], origins: dict[str, str]
 ) -> None:
-    """Give every open axis its default, or its only value.
+    """Give every open axis of `names` its default, or its only value.
 
     Raises:
-        VariantError: an axis has neither, or nothing was built at this point of the matrix.
+        VariantError: an axis has neither.
     """
-    for name, built in contract.info.axes:
+    for name in names:
+        built = contract.axes[name]
         if name in axes:
             continue
-        if name in contract.default:
-            axes[name] = contract.default[name]
-        elif len(built) == 1:
-            axes[name] = built[0]
-        else:
+        if name not in contract.default and len(built) > 1:
             raise _must_choose(contract, name)
-        if origins is not None:
-            origins[name] = "the default"
+        axes[name] = contract.default.get(name, built[0])
+        origins[name] = "the default"
+
+
+def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str]) -> None:
+    """Settle all axes that are open.
+
+    Raises:
+        VariantError: an axis has no default, or nothing was built at this point of the matrix.
+    """
+    default_axes(contract, contract.axes, axes, origins)
     if not contract.matching(axes):
-        raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
+        raise no_variant(contract, {name: axes[name] for name in contract.axes})
 
 
 def _must_choose(contract: Contract, axis: str) -> VariantError:

@@ -10,12 +10,18 @@ from tilec_runtime.errors import LaunchError, LayoutError, RequirementError, Var
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.program import TracedInt
-from tilec_runtime.launch.select import Settled, no_variant, select_variant, settle_axes
+from tilec_runtime.launch.select import (
+    Settled,
+    default_axes,
+    no_variant,
+    select_variant,
+    settle_axes,
+)
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.table import Lookup, Point, look_up, same_point
 
 
-def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
+def settle_in_turn(call: Call, origins: dict[str, str], device: DeviceInfo) -> Settled:
     """Settle the open axes, check the call there, and choose the variant.
 
     Args:
@@ -27,6 +33,8 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
         LaunchError: no variant takes the call.
     """
     contract = call.contract
+    # Rules choose among points with these values: another value may compute something else.
+    default_axes(contract, contract.undispatched, call.axes, origins)
     reasons: list[str] = []
     first: LaunchError | None = None
     settled = dict(call.axes)
@@ -65,7 +73,7 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
             yield point, origin, why
     default = dict(settled)
     try:
-        settle_axes(contract, default)
+        settle_axes(contract, default, {})
     except VariantError as error:
         reasons.append(f"no default: {error.what}")
     else:

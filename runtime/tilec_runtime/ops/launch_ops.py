@@ -25,7 +25,7 @@ from tilec_runtime.errors import (
     PlacementError,
 )
 from tilec_runtime.launch.config import LaunchConfig
-from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
+from tilec_runtime.launch.limits import admit, check_device_limits, check_residency
 from tilec_runtime.launch.packing import ArgumentBlock, Layout
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.base import Op
@@ -201,7 +201,6 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         shape = config.shape
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
-            check_compiled(name, shape, function.image)
             admit(name, shape, device.info, function.image, function.loaded, device.driver)
             check_residency(
                 name, shape, device.info, function.image, function.loaded, device.driver

@@ -22,7 +22,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.launch.config import LaunchConfig
 from tilec_runtime.launch.images import LoadedFunction, refusals
-from tilec_runtime.launch.limits import check_compiled, check_device_limits
+from tilec_runtime.launch.limits import check_device_limits
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo
@@ -247,7 +247,6 @@ class KernelFunction(Uncopied):
 
         info = self.device.info
         check_device_limits(self.symbol, config.shape, info)
-        check_compiled(self.symbol, config.shape, self.image)
         return held_of(self.symbol, config.shape, info, self.image, self.loaded, self.device.driver)
 
     @functools.cached_property

@@ -285,7 +285,11 @@ def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: st
 def test_require_lists_every_candidate() -> None:
     device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0, name="NVIDIA H200")
     with pytest.raises(NoImageError) as caught:
-        require_image(images("sm_100f compute_80@9.4 sm_80:tile"), device, kernel="gemm-f16-BM128")
+        require_image(
+            choose_image(images("sm_100f compute_80@9.4 sm_80:tile"), device),
+            device,
+            kernel="gemm-f16-BM128",
+        )
     assert str(caught.value) == (
         "gemm-f16-BM128: no image runs on NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)\n"
         "  compute_80: PTX ISA 9.4 that nvJitLink would compile, since a driver of CUDA 13.0 does not read it, "
@@ -359,8 +363,9 @@ def test_require_lists_every_candidate() -> None:
     ],
 )
 def test_what_to_do(given: str, cc: Version, driver: Version, fix: str) -> None:
+    device = DeviceFacts(cc=cc, driver=driver)
     with pytest.raises(NoImageError) as caught:
-        require_image(images(given), DeviceFacts(cc=cc, driver=driver))
+        require_image(choose_image(images(given), device), device)
     assert caught.value.fix == fix
 
 
@@ -420,7 +425,10 @@ def test_says_why_no_image_runs_on_the_cpu_device(
 ) -> None:
     with pytest.raises(NoImageError) as caught:
         require_image(
-            [image(text) for text in given.split()], CPU, kernel="k-f32", language=language
+            choose_image([image(text) for text in given.split()], CPU),
+            CPU,
+            kernel="k-f32",
+            language=language,
         )
     message = str(caught.value)
     assert message.startswith("k-f32: no image runs on the cpu device\n")

@@ -186,7 +186,7 @@ def test_what_was_compiled_at_load_is_told(
     assert "scale: compute_80 was compiled at load by the driver" in done.err
     document = json.loads(tilec("scale", "--case", "good", "--bundle", "ptx.tilec", "--json").out)
     assert document["compiled"] == [
-        {"variant": "scale", "target": "compute_80", "by": "the driver", "kept": False}
+        {"variant": "scale", "target": "compute_80", "by": "the driver"}
     ]
     assert "compiled" not in json.loads(
         tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--json").out

@@ -78,10 +78,11 @@ def taken(base: Path, cc: tuple[int, int] = (9, 0)) -> tuple[str, bytes]:
     driver = fake_driver(devices=(replace(H200, cc=cc),))
     module = load(base, 0, driver=driver)
     site = module._site
-    from tilec_runtime.bundle.choose import require_image
+    from tilec_runtime.bundle.choose import choose_image, require_image
 
     info = site.bundle.kernel("f")
-    image = require_image(info.variants[0].images, site.facts(info), kernel="f").image
+    facts = site.facts(info)
+    image = require_image(choose_image(info.variants[0].images, facts), facts, kernel="f").image
     return str(image.target), site.bundle.image(image.digest)
 
 

@@ -67,15 +67,15 @@ STEPS: list[tuple[str, bool, dict[str, Any]]] = [
     ("no image runs on Fake H200", False, {"target": "sm_90"}),
     (
         "the block is (128, 1, 1), and the kernel was compiled for exactly (64, 1, 1)",
-        False,
+        True,
         {"image": {"max_threads": 64, "cluster": (4,)}},
     ),
     (
         "the block has 128 threads, and the kernel was compiled for 64 at most (__launch_bounds__)",
-        False,
+        True,
         {"image": {"cluster": (4,)}},
     ),
-    ("the cluster is (2, 1, 1), and the kernel was compiled for (4, 1, 1)", False, {"image": {}}),
+    ("the cluster is (2, 1, 1), and the kernel was compiled for (4, 1, 1)", True, {"image": {}}),
     (
         "the block has 128 threads, and with 255 registers each 64 fit",
         True,
@@ -175,7 +175,7 @@ def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
         LaunchLimitError, match=r"^add: grid\.y is 3, and must be divisible by cluster\.y 2$"
     ):
         module.add(*ARRAYS, stream=5)
-    assert (driver.loads, driver.launches) == ([], [])
+    assert driver.launches == []
 
 
 @pytest.mark.parametrize(
