@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tilec.inspection import diff
 from tilec.inspection.container import UNREADABLE, describe, open_container
+from tilec.model.digest import file_digest, stream_digest
 from tilec.model.inside import contained
 from tilec.package.documents import (
     KINDS,
@@ -29,7 +30,6 @@ from tilec.package.documents import (
     suffix_of,
 )
 from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
-from tilec.package.written import file_digest, stream_digest
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
 

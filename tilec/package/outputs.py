@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from tilec import __version__
 from tilec.compile import own
 from tilec.compile.cache import Cache
 from tilec.manifest.types import Manifest
+from tilec.model.digest import file_digest
 from tilec.model.inside import contained
 from tilec_runtime.bundle.format import draft_members
 from tilec_runtime.model.digest import canonical_json
@@ -58,12 +58,10 @@ def fingerprint(
     digest = hashlib.sha256()
     for key in keys:
         digest.update(key.encode())
-    licences = []
-    for name in manifest.package.license_files:
-        with contextlib.suppress(OSError):
-            licences.append(
-                [name, hashlib.sha256(contained(manifest.root, name).read_bytes()).hexdigest()]
-            )
+    licences = [
+        [name, file_digest(contained(manifest.root, name))]
+        for name in manifest.package.license_files
+    ]
     budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
     output = dataclasses.astuple(dataclasses.replace(manifest.output, emit=()))
     state = [_VERSION, __version__, own.digest(), list(emit), output, licences, budgets, [*origin]]
@@ -98,11 +96,7 @@ def unchanged_outputs(cache: Cache, fingerprint: str, root: Path) -> tuple[Outpu
     try:
         for kind, name, size, digest in rows or ():
             path = contained(root, name)
-            if (
-                path.is_symlink()
-                or path.stat().st_size != size
-                or hashlib.sha256(path.read_bytes()).hexdigest() != digest
-            ):
+            if path.is_symlink() or file_digest(path) != digest:
                 return None
             outputs.append(
                 Output(kind=kind, path=str(path), size=size, digest=digest, changed=False)

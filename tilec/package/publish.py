@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
-import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile.events import Blob, Done
 from tilec.manifest.types import Manifest
-from tilec.model.atomic import Stage, output_error
+from tilec.model.atomic import Stage
+from tilec.model.digest import file_digest
 from tilec.model.inside import contained
 from tilec.package.documents import PROVENANCE, SBOM
 from tilec.package.fatbin import write_fatbin
@@ -26,7 +26,6 @@ from tilec.package.render import render_package
 from tilec.package.write import Portion, write_bundle
 from tilec.package.written import (
     document_name,
-    file_digest,
     hub_path,
     list_name,
     outputs_of_others,
@@ -216,7 +215,7 @@ def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
     """Write the whole bundle; return its present path and its output."""
     info, wanted = publication.info, "bundle" in publication.emit
     path = publication.bundle
-    old = _digest_of(path)
+    old = file_digest(path)
     digest = write_bundle(
         path,
         info,
@@ -310,7 +309,7 @@ def _wheel(
         kind="wheel",
         path=str(path),
         size=stage.where(path).stat().st_size,
-        digest=_digest_of(stage.where(path)),
+        digest=file_digest(stage.where(path)),
     )
 
 
@@ -406,7 +405,7 @@ def _remove(
 
 def _name_older_packages(publication: Publication, note: Callable[[str], None]) -> None:
     manifest = publication.manifest
-    current = _inner_name(publication.info, _digest_of(publication.bundle))
+    current = _inner_name(publication.info, file_digest(publication.bundle))
     for file in written_files(publication.path(), manifest.package.name):
         path = file.path
         if file.kind == "package" and path.suffix == ".tilec" and path.name != current:
@@ -434,13 +433,3 @@ def _inner_name(info: BundleInfo, digest: str) -> str:
 def _write(kind: str, path: Path, data: bytes, stage: Stage) -> Output:
     changed = stage.write(path, data)
     return Output(kind=kind, path=str(path), size=len(data), digest=sha256(data), changed=changed)
-
-
-def _digest_of(path: Path) -> str:
-    try:
-        # Reading a pipe would block; reading a directory raises.
-        return "" if stat.S_ISFIFO(path.stat().st_mode) else sha256(path.read_bytes())
-    except FileNotFoundError:
-        return ""
-    except OSError as exc:
-        raise output_error(path, exc) from exc

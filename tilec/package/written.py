@@ -9,14 +9,13 @@ directory.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import write_if_changed
+from tilec.model.digest import file_digest
 from tilec.model.inside import is_inside
 from tilec.package.documents import KINDS
 from tilec.package.hub_metadata import VARIANT
@@ -158,25 +157,6 @@ def hub_path(package: str) -> tuple[str, ...]:
 def document_name(package: PackageInfo, suffix: str) -> str:
     """Return the file name of a document about a package's build."""
     return f"{package.name}-{package.version}{suffix}"
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file (hex), or an empty string if it is unreadable."""
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            return stream_digest(file)
-    except OSError:
-        return ""
-
-
-def stream_digest(file: IO[bytes]) -> str:
-    """Return the SHA-256 (hex) of a file that may be larger than memory."""
-    digest = hashlib.sha256()
-    while part := file.read(1 << 20):
-        digest.update(part)
-    return digest.hexdigest()
 
 
 def _packages(directory: Path) -> list[str]:

@@ -83,6 +83,14 @@ def test_other_bytes_are_not_up_to_date(
     assert unchanged_outputs(cache, "f", root) is None
 
 
+def test_a_pipe_in_the_place_of_an_empty_output_is_not_read(cache: Cache, tmp_path: Path) -> None:
+    path = tmp_path / "py.typed"
+    os.mkfifo(path)
+    output = Output(kind="package", path=str(path), size=0, digest=sha256(b""))
+    save_outputs(cache, "g", tmp_path, (output,))
+    assert unchanged_outputs(cache, "g", tmp_path) is None
+
+
 def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

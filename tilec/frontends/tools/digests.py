@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tilec.model.digest import stream_digest
 from tilec_runtime.bundle import store
 from tilec_runtime.bundle.place import exposure
 from tilec_runtime.model.digest import canonical_json
@@ -88,12 +89,13 @@ class DigestTable:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file, read in chunks of 1 MiB."""
-    state = hashlib.sha256()
+    """Return the hex SHA-256 of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            state.update(piece)
-    return state.hexdigest()
+        return stream_digest(file)
 
 
 def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:
