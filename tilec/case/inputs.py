@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import zlib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from tilec.case.files import FORMS, UnfitError, parse_array_file, read_array
 from tilec.case.files import numpy_dtype as numpy_dtype
 from tilec.case.functions import Functions
 from tilec.manifest.types import Input
+from tilec.model.array_facts import ArrayFacts
 from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
@@ -40,17 +40,6 @@ DISTRIBUTIONS = (
 POISON = 0xCB
 # NumPy counts the bytes of an array in 64 bits.
 MOST_ELEMENTS = (2**63 - 1) // 8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class TensorFacts:
-    """A tensor in expressions: extents and strides in elements, `nbytes` in bytes."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    size: int
-    nbytes: int
-    dtype: str
 
 
 def make_inputs(case: BoundCase) -> dict[str, Value]:
@@ -102,16 +91,7 @@ def planned_inputs(case: BoundCase) -> Env:
         if item.shape is None:
             env[item.name] = _scalar(case, item)
             continue
-        dtype = DTYPES[item.dtype]
-        shape = _shape(case, item, env)
-        size = math.prod(shape)
-        env[item.name] = TensorFacts(
-            shape=shape,
-            stride=tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape))),
-            size=size,
-            nbytes=dtype.size_of(size),
-            dtype=dtype.name,
-        )
+        env[item.name] = ArrayFacts(shape=_shape(case, item, env), dtype=item.dtype)
     return env
 
 
@@ -120,18 +100,11 @@ def environment(case: BoundCase, inputs: Mapping[str, Value]) -> Env:
     return {**dict(case.known), **{name: facts_of(value) for name, value in inputs.items()}}
 
 
-def facts_of(value: Value) -> TensorFacts | int | float | bool:
-    """Return a tensor's facts; a scalar as it is."""
+def facts_of(value: Value) -> ArrayFacts | int | float | bool:
+    """Return an array's facts; a scalar as it is."""
     if not isinstance(value, np.ndarray):
         return value
-    dtype = BY_NUMPY[value.dtype.name]
-    return TensorFacts(
-        shape=value.shape,
-        stride=tuple(s // value.itemsize for s in value.strides),
-        size=value.size,
-        nbytes=dtype.size_of(value.size),
-        dtype=dtype.name,
-    )
+    return ArrayFacts(shape=value.shape, dtype=BY_NUMPY[value.dtype.name].name)
 
 
 def read_only(value: Value) -> Value:

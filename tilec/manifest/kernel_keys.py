@@ -302,7 +302,6 @@ DISPATCH = Table(
                             required="take = { BM = 64 }",
                         ),
                     ),
-                    made=types.Rule,
                 ),
                 least=1,
                 most=64,

@@ -16,17 +16,17 @@ from tilec.manifest.problems import Problems, Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import (
     AssumeSet,
-    Backward,
     Budget,
     Kernel,
     Launch,
     Op,
     OpOutput,
     ParamTable,
-    Rule,
 )
 from tilec.model.job import Options
+from tilec_runtime.model.operator import BackwardInfo
 from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.table import DispatchRule
 
 Languages = Mapping[str, tuple[str, ...]]
 
@@ -98,7 +98,9 @@ def _op(entries: dict[str, Any], path: Path, problems: Problems) -> Op:
         backward = {"kernel": backward}
     return Op(
         outputs=tuple(outputs),
-        backward=Backward(kernel=backward["kernel"], args=tuple(backward.get("args", {}).items()))
+        backward=BackwardInfo(
+            kernel=backward["kernel"], args=tuple(backward.get("args", {}).items())
+        )
         if backward and "kernel" in backward
         else None,
     )
@@ -146,7 +148,7 @@ def _dispatch(table: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]
     }
 
 
-def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
+def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[DispatchRule, ...]:
     rules = []
     for index, rule in enumerate(table.get("rules", ())):
         if rule is BAD:
@@ -161,7 +163,7 @@ def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
                 (*here, "take"), "an empty table: say which axis values these launches take"
             )
         when = rule.get("when", "")
-        rules.append(Rule(when="" if when is BAD else when, take=take))
+        rules.append(DispatchRule(when="" if when is BAD else when, take=take))
     return tuple(rules)
 
 

@@ -9,6 +9,8 @@ from tilec.model.job import Options
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, PackageInfo
+from tilec_runtime.model.operator import BackwardInfo
+from tilec_runtime.model.table import DispatchRule
 
 # Machine code for each generation since Ampere; PTX and Tile IR for later ones.
 DEFAULT_TARGETS = tuple(
@@ -264,19 +266,6 @@ class Case:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
-    """kernel.NAME.dispatch.rules[]: axis values for launches that meet a condition.
-
-    Attributes:
-        when: condition on the arguments; empty for all launches.
-        take: axis values; other axes stay free.
-    """
-
-    when: str = ""
-    take: tuple[tuple[str, AxisValue], ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OpOutput:
     """kernel.NAME.op.outputs.P: allocation of an output that a call leaves out.
 
@@ -294,22 +283,14 @@ class OpOutput:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Backward:
-    """kernel.NAME.op.backward: the kernel that computes gradients.
+class Op:
+    """kernel.NAME.op: the kernel as an operator of other libraries.
 
-    `args` maps its parameters to values of the forward kernel, if their names differ.
+    `backward.args` has the parameters of the backward kernel whose names differ.
     """
 
-    kernel: str
-    args: tuple[tuple[str, str], ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Op:
-    """kernel.NAME.op: the kernel as an operator of other libraries."""
-
     outputs: tuple[OpOutput, ...] = ()
-    backward: Backward | None = None
+    backward: BackwardInfo | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -338,7 +319,7 @@ class Kernel:
     table: str = ""
     sizes: tuple[str, ...] = ()
     keep: str = "all"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[DispatchRule, ...] = ()
     budget: Budget = Budget()
     cases: tuple[Case, ...] = ()
     options: Options = ()

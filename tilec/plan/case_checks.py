@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tilec.manifest.types import Case, Input, Kernel
+from tilec.model.array_facts import ArrayFacts
 from tilec.model.job import Variant
 from tilec.plan.params import suggest
 from tilec.plan.points import Report
@@ -55,29 +54,13 @@ def check_cases(
         ):
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
             report(f"no variant has {shown}", (*base, "axes"))
-        _check_requires(kernel, case, variants, base, report)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Planned:
-    """A tensor of a case, for evaluating conditions."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    ptr: int = 0
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def stride(self) -> tuple[int, ...]:
-        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
+        _check_requires(kernel, case, by_name, variants, base, report)
 
 
 def _check_requires(
     kernel: Kernel,
     case: Case,
+    params: Mapping[str, Param],
     variants: Sequence[Variant],
     path: tuple[str | int, ...],
     report: Report,
@@ -85,12 +68,12 @@ def _check_requires(
     """Report conditions of the launch that a case cannot meet with any variant."""
     fitting = [each for each in variants if set(case.axes) <= set(each.axes)]
     for text in kernel.launch.requires:
-        values = [_value_of(text, case, variant) for variant in fitting]
+        values = [_value_of(text, case, params, variant) for variant in fitting]
         if values and all(value is False for value in values):
             report(f"case {case.name} breaks the kernel's requirement {text!r}", (*path, "inputs"))
 
 
-def _value_of(text: str, case: Case, variant: Variant) -> object:
+def _value_of(text: str, case: Case, params: Mapping[str, Param], variant: Variant) -> object:
     """Return the value of a condition for the inputs of a case, or None if it is unknown."""
     env: dict[str, object] = dict(variant.axes)
     try:
@@ -100,12 +83,12 @@ def _value_of(text: str, case: Case, variant: Variant) -> object:
                 continue
             extents = [expr.parse(extent).evaluate(env) for extent in item.shape]
             shape = tuple(extent for extent in extents if isinstance(extent, int))
-            dtype = str(env.get(item.dtype, item.dtype))
-            env[item.name] = _Planned(shape=shape, dtype=dtype)
-        parsed = expr.parse(text)
-        if any(attribute == "dtype" for _, attribute in parsed.uses):
-            return None
-        return parsed.evaluate(env)
+            dtype = item.dtype or (params[item.name].dtype if item.name in params else "")
+            dtype = str(env.get(dtype, dtype))
+            if dtype not in DTYPES:
+                return None  # another check reports it
+            env[item.name] = ArrayFacts(shape=shape, dtype=dtype)
+        return expr.parse(text).evaluate(env)
     except ExpressionError:
         return None
 

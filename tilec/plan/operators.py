@@ -7,7 +7,7 @@ import keyword
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tilec.manifest.types import Backward, Kernel, OpOutput
+from tilec.manifest.types import Kernel, OpOutput
 from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
 from tilec.plan.points import Report, axis_values, extent_faults, inlined
@@ -250,7 +250,7 @@ def _no_backward(name: str, others: Mapping[str, tuple[Kernel, KernelInfo]]) -> 
 
 
 def _arguments(
-    table: Backward, info: KernelInfo, other_info: KernelInfo, path: Path, report: Report
+    table: BackwardInfo, info: KernelInfo, other_info: KernelInfo, path: Path, report: Report
 ) -> tuple[tuple[str, str], ...]:
     """Return each parameter of the backward kernel with the forward value that it takes."""
     given, params = dict(table.args), {param.name for param in other_info.params}

@@ -34,7 +34,7 @@ from tilec_runtime.model.driver import cuda_of_branch, ptx_isa_of_cuda
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, LaunchInfo
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Param
-from tilec_runtime.model.table import DispatchRule, TuningTable
+from tilec_runtime.model.table import TuningTable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,7 +273,7 @@ def _info(
         axes=axes,
         dtype_axes=tuple(name for name, _ in axes if name in bound),
         default=tuple(default.items()),
-        rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
+        rules=kernel.rules,
         launch=_launch_info(kernel, decl),
         safety=safety_of(kernel, decl),
     )

@@ -31,7 +31,7 @@ def computed_constant(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> 
         for param, value in zip(given, values, strict=False)
     }
     formula = filled(constant.formula, passed)
-    if formula and not re.search("[<>=]", formula):  # a number
+    if formula and expr.parse(constant.formula).kind != "truth":
         return (
             f", and its heuristic reads {read}, which a launch gives: list its values, such as "
             f'matrix.{name} = [1, 2], and write launch.requires = ["{name} == {formula}"]'

@@ -7,10 +7,11 @@ import dataclasses
 import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, plan, problems, tile_kernel
-from tilec.manifest.types import Exclude, Kernel, Launch, Matrix, Rule
+from tilec.manifest.types import Exclude, Kernel, Launch, Matrix
 from tilec.model.declaration import ParamDecl
 from tilec.plan import Plan
 from tilec_runtime.errors import ManifestError
+from tilec_runtime.model.table import DispatchRule
 
 AXES = (("T", ("f16",)), ("BM", (48, 64)))
 
@@ -110,7 +111,7 @@ def test_configurations_of_the_source_are_points() -> None:
 @pytest.mark.parametrize(
     ("changes", "number"),
     [
-        ({"rules": (Rule(when="c.size > 9", take=(("BM", 128),)),)}, 0),
+        ({"rules": (DispatchRule(when="c.size > 9", take=(("BM", 128),)),)}, 0),
         ({"table": "gemm.tuned.toml"}, 0),
         ({"default": (("BM", 128),)}, 1),
         ({"default": (("BN", 64),)}, 0),

@@ -20,7 +20,6 @@ from tilec.manifest.types import (
     Package,
     ParamTable,
     Profile,
-    Rule,
     Targets,
 )
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -28,6 +27,7 @@ from tilec.model.job import Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location, ManifestError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.table import DispatchRule
 
 HERE = Location(file="k.py", line=3)
 HINTS = ("num_ctas", "occupancy")
@@ -380,27 +380,27 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
             "kernel.gemm.dispatch.default.BM: no variant has BM = 256: built are 128, 64",
         ),
         (
-            tile_kernel(rules=(Rule(when="q.shape[0] < 9", take=(("BM", 64),)),)),
+            tile_kernel(rules=(DispatchRule(when="q.shape[0] < 9", take=(("BM", 64),)),)),
             "kernel.gemm.dispatch.rules[0].when: unknown name 'q'; known are BM, BN, T, a, block_shared, c, cc, l2_size, sm_count",
         ),
         (
-            tile_kernel(rules=(Rule(when="a.shape[0]", take=(("BM", 64),)),)),
+            tile_kernel(rules=(DispatchRule(when="a.shape[0]", take=(("BM", 64),)),)),
             "kernel.gemm.dispatch.rules[0].when: 'a.shape[0]' is no condition: compare it, as in x.size == y.size",
         ),
         (
-            tile_kernel(rules=(Rule(when="a.shape[7] < BM", take=(("BM", 64),)),)),
+            tile_kernel(rules=(DispatchRule(when="a.shape[7] < BM", take=(("BM", 64),)),)),
             "kernel.gemm.dispatch.rules[0].when: BM is an axis, which the rule is there to choose: conditions are on the arguments",
         ),
         (
-            tile_kernel(rules=(Rule(take=(("T", "f16"),)),)),
+            tile_kernel(rules=(DispatchRule(when="", take=(("T", "f16"),)),)),
             "kernel.gemm.dispatch.rules[0].take.T: T is bound by the dtype of the arguments: no rule can choose it",
         ),
         (
-            tile_kernel(rules=(Rule(take=(("BM", ""),)),)),
+            tile_kernel(rules=(DispatchRule(when="", take=(("BM", ""),)),)),
             "kernel.gemm.dispatch.rules[0].take: no variant has BM = '': the matrix does not make it",
         ),
         (
-            tile_kernel(rules=(Rule(take=(("BM", 256),)),)),
+            tile_kernel(rules=(DispatchRule(when="", take=(("BM", 256),)),)),
             "kernel.gemm.dispatch.rules[0].take: no variant has BM = 256: the matrix does not make it",
         ),
         (
