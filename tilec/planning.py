@@ -46,8 +46,6 @@ class BuildRequest:
         emit: outputs to write; empty takes the manifest's `output.emit`.
         cache_dir: directory of the cache, or None for no cache.
         cache_max: largest number of bytes in the cache.
-        shared_cache: a cache that users share, or None: it gives the images that tilec.lock pins,
-            and stores compiled ones.
         remote: the user's settings of a remote cache; None to ignore the manifest's too.
         search: search settings for tools.
         force: compile everything again.
@@ -71,7 +69,6 @@ class BuildRequest:
     emit: tuple[str, ...] = ()
     cache_dir: Path | None = None
     cache_max: int = 8 << 30
-    shared_cache: Path | None = None
     remote: RemoteChoice | None = None
     search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
     force: bool = False
@@ -87,7 +84,7 @@ class BuildRequest:
 
     def open_cache(self, note: Callable[[str], None]) -> Cache:
         """Return the cache of the build."""
-        return Cache(self.cache_dir, max_bytes=self.cache_max, note=note, shared=self.shared_cache)
+        return Cache(self.cache_dir, max_bytes=self.cache_max, note=note)
 
 
 def project_of(request: BuildRequest) -> Project:

@@ -8,7 +8,6 @@ import dataclasses
 import os
 import random
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,9 @@ from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
 from tests.unit.compile.conftest import Project
 from tilec.compile.cache import Cache, index_row
 from tilec.compile.events import Done
+from tilec.compile.remote.access import Access
+from tilec.compile.remote.session import open_remote
+from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.bundle import store
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
@@ -29,7 +31,7 @@ needs_root = pytest.mark.skipif(
 
 
 class Attacked:
-    """A private and a shared cache of a project's jobs, and what their images should be."""
+    """A private and a remote cache of a project's jobs, and what their images should be."""
 
     def __init__(self, root: Path, rng: random.Random) -> None:
         self.root, self.rng = root, rng
@@ -38,12 +40,8 @@ class Attacked:
         self.jobs = self.project.keyed(*(self.project.job(bm) for bm in range(6)))
         self.private, self.shared = root / "private", root / "shared"
         self.notes: list[str] = []
-        with self.project.pool(
-            cache=Cache(self.private, note=self.notes.append, shared=self.shared)
-        ) as pool:
-            done = self._done(pool.compile(self.jobs))
-        self.pins = {job.key: one.row for job, one in zip(self.jobs, done, strict=True)}
-        self.images = [one.blob.read() for one in done]
+        self.pins: dict[str, str] = {}
+        self.images = self.build(shared=True)
         self.saved = {folder: tree(folder) for folder in (self.private, self.shared)}
 
     def restore(self) -> None:
@@ -61,21 +59,16 @@ class Attacked:
         return Path(store.path_of(folder, "images", self.jobs[number].key))
 
     def build(self, *, shared: bool) -> list[bytes]:
-        """The images of a build, as it would publish them."""
-        cache = Cache(
-            self.private,
-            note=self.notes.append,
-            shared=self.shared if shared else None,
-            pins=self.pins if shared else None,
-        )
-        with self.project.pool(cache=cache) as pool:
-            done = self._done(pool.compile(self.jobs))
+        """The images of a build, as it would publish them; pins are those of the last build."""
+        cache = Cache(self.private, note=self.notes.append, pins=self.pins)
+        access = Access(url=RemoteUrl.parse(self.shared.as_uri()), write=True)
+        remote = open_remote(access, note=self.notes.append, ended=lambda _: None, wait=60.0)
+        assert remote
+        cache.remote = remote if shared else None
+        with remote, self.project.pool(cache=cache) as pool:
+            done = [one for one in pool.compile(self.jobs) if isinstance(one, Done)]
+            self.pins = {job.key: one.row for job, one in zip(self.jobs, done, strict=True)}
             return [one.blob.read() for one in done]
-
-    @staticmethod
-    def _done(outcomes: Sequence[object]) -> list[Done]:
-        assert all(isinstance(one, Done) for one in outcomes), outcomes
-        return [one for one in outcomes if isinstance(one, Done)]
 
 
 def rewritten(attacked: Attacked, folder: Path, number: int) -> None:
@@ -90,7 +83,6 @@ def rewritten(attacked: Attacked, folder: Path, number: int) -> None:
         attacked.jobs[number].key,
         index_row(attacked.jobs[number].key, forged),
         data,
-        shared=True,
     )
 
 
@@ -99,7 +91,7 @@ def exchanged(attacked: Attacked, folder: Path, number: int) -> None:
     entry, key = sound(attacked, folder, number), attacked.jobs[number].key
     data = attacked.rng.randbytes(entry.info.size)
     row = index_row(key, Image(info=entry.info, data=data, abi=entry.abi))
-    store.save(folder, "images", key, row, data, shared=True)
+    store.save(folder, "images", key, row, data)
 
 
 def swapped(attacked: Attacked, folder: Path, number: int) -> None:
@@ -114,18 +106,24 @@ def renamed(attacked: Attacked, folder: Path, number: int) -> None:
     other = sound(attacked, folder, (number + 1) % len(attacked.jobs))
     key = attacked.jobs[number].key
     forged = Image(info=other.info, data=other.blob.read(), abi=other.abi)
-    store.save(folder, "images", key, index_row(key, forged), forged.data, shared=True)
+    store.save(folder, "images", key, index_row(key, forged), forged.data)
 
 
 def truncated(attacked: Attacked, folder: Path, number: int) -> None:
-    path = attacked.entry(folder, number)
-    path.write_bytes(path.read_bytes()[: attacked.rng.randrange(path.stat().st_size)])
+    cut(attacked.rng, attacked.entry(folder, number))
 
 
 def flipped(attacked: Attacked, folder: Path, number: int) -> None:
-    path = attacked.entry(folder, number)
+    flip(attacked.rng, attacked.entry(folder, number))
+
+
+def cut(rng: random.Random, path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+
+
+def flip(rng: random.Random, path: Path) -> None:
     data = bytearray(path.read_bytes())
-    data[attacked.rng.randrange(len(data))] ^= 1 << attacked.rng.randrange(8)
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
 
 
@@ -140,18 +138,32 @@ def linked(attacked: Attacked, folder: Path, number: int) -> None:
 
 
 def piped(attacked: Attacked, folder: Path, number: int) -> None:
-    path = attacked.entry(folder, number)
+    pipe(attacked.rng, attacked.entry(folder, number))
+
+
+def sparse(attacked: Attacked, folder: Path, number: int) -> None:
+    grow(attacked.rng, attacked.entry(folder, number))
+
+
+def pipe(_: random.Random, path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-def sparse(attacked: Attacked, folder: Path, number: int) -> None:
-    os.truncate(attacked.entry(folder, number), 1 << 40)
+def grow(_: random.Random, path: Path) -> None:
+    os.truncate(path, 1 << 40)
+
+
+def exchange(rng: random.Random, path: Path) -> None:
+    """The bytes of another object of the remote cache."""
+    path.write_bytes(
+        rng.choice([each for each in path.parent.iterdir() if each != path]).read_bytes()
+    )
 
 
 def nested(attacked: Attacked, folder: Path, number: int) -> None:
     key = attacked.jobs[number].key
-    store.save(folder, "images", key, b"[" * 100_000, b"", shared=True)
+    store.save(folder, "images", key, b"[" * 100_000, b"")
 
 
 ATTACKS = (
@@ -238,32 +250,24 @@ def test_entries_of_a_cache_that_others_can_change(
     campaign.record(rounds=rounds, attacks=len(ATTACKS), wrong_images=0, failed_builds=0)
 
 
-def test_entries_of_a_shared_cache(tmp_path: Path, campaign: Campaign) -> None:
-    """Anyone may have written them: what is pinned is taken and nothing else, and each forgery
-    costs one compile.
-    """
+def test_objects_of_a_directory_that_others_can_change(tmp_path: Path, campaign: Campaign) -> None:
+    """What is pinned is taken and nothing else, and each forgery costs one compile at most."""
     attacked = Attacked(tmp_path / "project", rng := random.Random(8))
+    changes = (cut, flip, pipe, grow, exchange)
     rounds = campaign.rounds(18, 600)
     for turn in range(rounds):
         attacked.restore()
         shutil.rmtree(attacked.private)
-        attack, number = ATTACKS[turn % len(ATTACKS)], rng.randrange(len(attacked.jobs))
         before = len(attacked.project.compiled)
-        attack(attacked, attacked.shared, number)
-        assert attacked.build(shared=True) == attacked.images, attack.__name__
-        assert len(attacked.project.compiled) - before == 1, attack.__name__
-        assert (
-            attacked.entry(attacked.shared, number).read_bytes()
-            == attacked.saved[attacked.shared][_name(attacked, number)]
-        )
-    campaign.record(rounds=rounds, attacks=len(ATTACKS), wrong_images=0, failed_builds=0)
+        change = changes[turn % len(changes)]
+        change(rng, rng.choice([path for path in attacked.shared.rglob("*") if path.is_file()]))
+        assert attacked.build(shared=True) == attacked.images, change.__name__
+        assert len(attacked.project.compiled) - before <= 1, change.__name__
+        assert len(attacked.notes) <= 1, attacked.notes
+    campaign.record(rounds=rounds, attacks=len(changes), wrong_images=0, failed_builds=0)
 
 
-def _name(attacked: Attacked, number: int) -> str:
-    return attacked.entry(attacked.shared, number).relative_to(attacked.shared).as_posix()
-
-
-def forge(cache: Path, other: Path, *, shared: bool) -> None:
+def forge(cache: Path, other: Path) -> None:
     """Let the one image of a cache be that of another cache, in an entry that is right in all its
     digests.
     """
@@ -272,7 +276,7 @@ def forge(cache: Path, other: Path, *, shared: bool) -> None:
     found = Cache(other, note=pytest.fail).get(theirs.name)
     assert found
     image = Image(info=found.info, data=found.blob.read(), abi=found.abi)
-    store.save(cache, "images", entry.name, index_row(entry.name, image), image.data, shared=shared)
+    store.save(cache, "images", entry.name, index_row(entry.name, image), image.data)
 
 
 @pytest.mark.e2e
@@ -286,7 +290,7 @@ def test_the_command_on_a_poisoned_cache(tmp_path: Path) -> None:
     cli.good(project, "build")
     sound = tree(project / "dist")
     pinned = (project / "tilec.lock").read_text()
-    forge(cache, tmp_path / "other", shared=True)
+    forge(cache, tmp_path / "other")
     cache.chmod(0o777)
 
     shutil.rmtree(project / "dist")
@@ -298,9 +302,8 @@ def test_the_command_on_a_poisoned_cache(tmp_path: Path) -> None:
     why = f"not used, since others may change it: {cache} may be written by everyone (mode 0777)"
     assert check["text"] == f"{cache} ({why})"
 
-    # The same directory as a shared cache: the forgery is passed over, and what replaces it is
-    # taken by the next user.
-    for name, compiled in (("mine", {"twice-sm_90"}), ("theirs", set())):
+    # The same directory as a remote cache: the next user takes what this user compiles.
+    for name, compiled in (("mine", 1), ("theirs", 0)):
         shutil.rmtree(project / "dist")
         done = cli.good(
             project,
@@ -309,15 +312,12 @@ def test_the_command_on_a_poisoned_cache(tmp_path: Path) -> None:
             TILEC_CACHE_DIR=str(tmp_path / name),
             TILEC_SHARED_CACHE=str(cache),
         )
-        assert (done.jobs, tree(project / "dist")) == (compiled, sound)
-        assert (
-            "is not what tilec.lock pins (its index row has another digest): it is compiled again"
-            in done.err
-        ) == bool(compiled)
+        assert f"built 1 job: {compiled} compiled" in done.out
+        assert tree(project / "dist") == sound
 
     # A cache of one's own is believed; what the lock pins is not shipped otherwise.
     shutil.rmtree(project / "dist")
-    forge(tmp_path / "mine", tmp_path / "other", shared=False)
+    forge(tmp_path / "mine", tmp_path / "other")
     done = cli(project, "build", "--locked", TILEC_CACHE_DIR=str(tmp_path / "mine"))
     assert done.code == 3
     assert done.err.startswith(

@@ -93,11 +93,6 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.option("--force", is_flag=True, help="Compile everything again, whatever the cache holds.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option(
-    "--shared-cache",
-    metavar="DIR",
-    help="Take what tilec.lock pins from a cache that others write to as well, and add to it (default: TILEC_SHARED_CACHE).",
-)
-@click.option(
     "--remote-cache",
     metavar="URL",
     help="Take images from a remote cache (default: TILEC_REMOTE_CACHE, then [cache] of the manifest).",
@@ -151,7 +146,6 @@ def command(
     emit: tuple[str, ...],
     force: bool,
     no_cache: bool,
-    shared_cache: str | None,
     remote_cache: str | None,
     remote_mode: str | None,
     remote_trust: str | None,
@@ -187,7 +181,6 @@ def command(
         emit=emit,
         force=force,
         cached=not no_cache,
-        shared_cache=app.path(shared_cache) if shared_cache else None,
         remote=app.settings.remote(
             url=remote_cache or "",
             mode=remote_mode or "",
@@ -238,7 +231,6 @@ def make_request(
     emit: tuple[str, ...] = (),
     force: bool = False,
     cached: bool = True,
-    shared_cache: Path | None = None,
     remote: RemoteChoice | None = None,
     locked: bool = False,
     aside: bool = False,
@@ -276,7 +268,6 @@ def make_request(
         emit=emit,
         cache_dir=settings.cache_dir if cached else None,
         cache_max=cache_max,
-        shared_cache=(shared_cache or settings.shared_cache) if cached else None,
         remote=(remote or settings.remote()) if cached else None,
         search=search,
         force=force,

@@ -29,8 +29,8 @@ _BUILDS = {"last": "last build", "total": "all builds"}
     )
     + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
     "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while no other user may write to it. "
-    "TILEC_SHARED_CACHE names a second one that others may write to, TILEC_REMOTE_CACHE one on a server or in a bucket: "
-    "they give what tilec.lock pins.",
+    "TILEC_REMOTE_CACHE names a second one on a server or in a bucket, TILEC_SHARED_CACHE one in a directory that others may write to: "
+    "it gives what tilec.lock pins.",
 )
 def command() -> None:
     """Show or trim the cache of compiled images. What is missing is compiled again."""

@@ -43,7 +43,7 @@ class Settings:
         cwd: working directory.
         cache_dir: the cache of compiled images; None if it is off (`TILEC_CACHE_DIR=off`) or
             without a home directory.
-        shared_cache: the cache that users share (`TILEC_SHARED_CACHE`), or None.
+        shared_cache: directory that builds use as remote cache (`TILEC_SHARED_CACHE`), or None.
         remote_cache: URL of a remote cache (`TILEC_REMOTE_CACHE`); empty for none.
         remote_mode, remote_trust: its mode and trust (`TILEC_REMOTE_MODE`,
             `TILEC_REMOTE_TRUST`).
@@ -100,6 +100,8 @@ class Settings:
     ) -> RemoteChoice:
         """Return the settings of the remote cache, from options or the environment.
 
+        Builds write to a shared directory too, and trust only pinned images of it.
+
         Raises:
             UsageError: the trust is invalid.
         """
@@ -110,10 +112,11 @@ class Settings:
             raise UsageError(
                 f"TILEC_REMOTE_TRUST: {trust!r} is no trust", fix=f"say {' or '.join(TRUST)}"
             )
+        shared = None if url or self.remote_cache else self.shared_cache
         choice = RemoteChoice(
-            url=url or self.remote_cache,
-            mode=mode or self.remote_mode,
-            own=trust == "own",
+            url=shared.resolve().as_uri() if shared else url or self.remote_cache,
+            mode=mode or self.remote_mode or ("write" if shared else ""),
+            own=trust == "own" and not shared,
             token=self.remote_token,
             token_for=self.remote_cache,
             netrc=self.netrc,

@@ -1,7 +1,4 @@
-"""The content-addressed cache of images and small records.
-
-It consists of a user's private directory, and optionally of a directory that users share.
-"""
+"""The content-addressed cache of images and small records, in a user's private directory."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tilec.compile.events import Blob, Done
 from tilec.model.codec import decode, encode
@@ -24,6 +20,9 @@ from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
+
+if TYPE_CHECKING:
+    from tilec.compile.remote.session import RemoteCache
 
 DEFAULT_MAX_BYTES = 2 << 30
 _IMAGES, _RECORDS = store.KINDS[:2]
@@ -43,42 +42,13 @@ class CacheInfo:
     path: str
 
 
-class Remote(Protocol):
-    """The interface of a remote cache; `tilec.compile.remote.session` implements it."""
-
-    def fetch(
-        self,
-        keys: Sequence[str],
-        pins: Mapping[str, str],
-        save: Callable[[str, bytes, bytes], None],
-    ) -> Iterator[str]:
-        """Look up keys, and yield each key whose image was saved."""
-
-    def offer(
-        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
-    ) -> None:
-        """Upload an image in the background."""
-
-    @property
-    def fills(self) -> bool:
-        """Whether images from earlier builds are offered too."""
-
-    @property
-    def url_for_workers(self) -> str:
-        """The URL that workers of a cluster may write to; empty for none."""
-
-    def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
-        """Fetch index row and image that a worker has uploaded."""
-
-
 class Cache:
     """A cache of images by key and JSON values by name.
 
     Failures become notes, not exceptions.
 
-    Trust in the private cache rests on the directory's permissions: a directory that other users
-    can change is neither read nor written. Digests detect accidental damage. Any user may write to
-    the shared cache: an entry of it is used only if `pins` has the digest of its index row.
+    Trust in the cache rests on the directory's permissions: a directory that other users can change
+    is neither read nor written. Digests detect accidental damage.
 
     Args:
         root: directory, created on the first write; None for an empty cache.
@@ -87,15 +57,12 @@ class Cache:
         note: gets a text for each damaged entry, for each kind of failure to read or write, and
             for an unused directory.
         clock: returns seconds since the epoch, comparable to file times.
-        shared: directory of the shared cache, which is read after the private one, and gets
-            compiled images.
-        pins: by key, SHA-256 of the index row of the only image to accept from the shared cache,
-            or from a remote cache that is not the user's own.
+        pins: by key, SHA-256 of the index row of the only image to accept from a remote cache that
+            is not the user's own.
 
     Attributes:
         place: the directory, even if unused; `info`, `gc` and `clear` apply to it.
         root: the directory, or None if it is unused.
-        shared: the shared directory.
         noted: all texts that `note` has got.
         remote: the remote cache of this build, or None.
         fetched: keys whose images came from the remote cache.
@@ -108,7 +75,6 @@ class Cache:
         max_bytes: int = DEFAULT_MAX_BYTES,
         note: Callable[[str], None],
         clock: Callable[[], float] = time.time,
-        shared: Path | None = None,
         pins: Mapping[str, str] | None = None,
     ) -> None:
         self._note = note
@@ -117,9 +83,8 @@ class Cache:
         self.root = private_root(root, self._note_once)
         self.max_bytes = max_bytes
         self._clock = clock
-        self.shared = shared
         self.pins = pins or {}
-        self.remote: Remote | None = None
+        self.remote: RemoteCache | None = None
         self.fetched: set[str] = set()
         self._written = 0
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
@@ -132,17 +97,6 @@ class Cache:
         """
         if self.root is None:
             return None
-        own = self._own(key)
-        if (
-            self.shared is None
-            or key not in self.pins
-            or (own is not None and own.row == self.pins[key])
-        ):
-            return own
-        return self._shared(key) or own
-
-    def _own(self, key: str) -> Done | None:
-        assert self.root is not None
         path = store.path_of(self.root, _IMAGES, key)
         try:
             entry = store.load(path, now=self._clock())
@@ -154,47 +108,14 @@ class Cache:
             self.drop(key)
         return None
 
-    def _shared(self, key: str) -> Done | None:
-        """Copy the pinned image into the private cache and return it from there.
-
-        A copy is needed, since other users may change the shared file after the check.
-        """
-        assert self.root is not None
-        assert self.shared is not None
-        try:
-            entry = store.read_pinned(store.path_of(self.shared, _IMAGES, key), self.pins[key])
-            if entry is None:
-                return None
-            meta, data = _require_image(key, *entry)
-            store.save(self.root, _IMAGES, key, canonical_json(meta), data)
-        except OSError as exc:
-            self._note_once(
-                f"the shared cache cannot be used ({exc.strerror}: {self.shared}): what is in it is compiled again"
-            )
-            return None
-        except (DamagedError, ValueError, TypeError, LookupError) as exc:
-            self._note_once(
-                f"shared cache entry {key[:12]} is not what tilec.lock pins ({exc}): it is compiled again"
-            )
-            return None
-        self._written += len(data)
-        return self._own(key)
-
     def put(self, key: str, image: Image) -> Blob | None:
-        """Store an image in both caches; return None if the private cache fails."""
+        """Store an image; return None if this fails."""
         if self.root is None:
             return None
         try:
             meta = index_row(key, image)
         except (TypeError, ValueError):
             return None  # not a valid image; its user reports that
-        if self.shared is not None:
-            try:
-                store.save(self.shared, _IMAGES, key, meta, image.data, shared=True)
-            except OSError as exc:
-                self._note_once(
-                    f"the shared cache cannot be written ({exc.strerror}: {self.shared}): others compile again"
-                )
         try:
             offset = store.save(self.root, _IMAGES, key, meta, image.data)
         except OSError as exc:
@@ -214,7 +135,7 @@ class Cache:
             return
         try:
             for key in self.remote.fetch(keys, self.pins, self._keep):
-                own = self._own(key)
+                own = self.get(key)
                 if own is not None:
                     self._written += own.blob.size
                     self.fetched.add(key)
@@ -234,11 +155,13 @@ class Cache:
     def _row_and_image(self, key: str, row: str) -> tuple[bytes, bytes] | None:
         """Return the bytes of an image's index row and of the image, or None if missing."""
         assert self.root is not None
-        entry = store.read_pinned(store.path_of(self.root, _IMAGES, key), row)
+        entry = store.read(store.path_of(self.root, _IMAGES, key), now=self._clock())
         if entry is None:
             return None
-        meta, data = _require_image(key, *entry)
-        return canonical_json(meta), data
+        meta, data = canonical_json(entry[0]), entry[1]
+        if sha256(meta) != row or entry[0]["info"]["digest"] != sha256(data):
+            raise DamagedError("the image has another digest")
+        return meta, data
 
     def drop(self, key: str) -> None:
         """Remove an image if it exists."""
@@ -400,16 +323,6 @@ def index_row(key: str, image: Image) -> bytes:
     return canonical_json(
         {"key": key, "info": encode(image.info), "abi": abi, "warnings": encode(image.warnings)}
     )
-
-
-def _require_image(key: str, meta: Any, data: bytes) -> tuple[Any, bytes]:
-    """Return a row and its image if both belong to this key and to each other.
-
-    The check uses SHA-256, since a CRC does not stop an attacker.
-    """
-    if meta["key"] != key or meta["info"]["digest"] != sha256(data):
-        raise DamagedError("the image has another digest")
-    return meta, data
 
 
 def _record(key: str, meta: Any) -> Any:

@@ -333,15 +333,11 @@ class JobRunner:
     def _setup(self) -> Setup:
         from tilec.compile.worker import Setup
 
-        root, shared = (
-            "" if folder is None else os.path.abspath(folder)  # noqa: PTH100 - links stay
-            for folder in (self._cache.root, self._cache.shared)
-        )
+        root = self._cache.root
         return Setup(
             frontends=self._frontends,
             search=self._search,
-            cache_root=root,
-            shared_root=shared,
+            cache_root="" if root is None else os.path.abspath(root),  # noqa: PTH100 - links stay
             spool=str(self._spool),
         )
 

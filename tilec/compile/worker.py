@@ -41,7 +41,6 @@ class Setup:
     search: ToolSearch
     cache_root: str
     spool: str
-    shared_root: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,8 +159,7 @@ class Worker:
         self._setup = setup
         self._notes: list[str] = []
         root = Path(setup.cache_root) if setup.cache_root else None
-        shared = Path(setup.shared_root) if setup.shared_root else None
-        self._cache = Cache(root, note=self._notes.append, shared=shared)
+        self._cache = Cache(root, note=self._notes.append)
         self._frontends: dict[str, Frontend] = {}
 
     def answer(self, request: Request) -> Reply:

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from urllib.parse import unquote, urlsplit
 
-SCHEMES = ("https", "http", "s3", "gs", "az", "file", "memory")
+SCHEMES = ("https", "http", "s3", "gs", "az", "file")
 _PORTS = {"https": 443, "http": 80}
 # Letters that every reader of a URL takes for a host's: another one could find another host.
 _HOST = re.compile(r"[a-z0-9._-]*|[0-9a-f:.]+")
@@ -21,7 +21,7 @@ class RemoteUrl:
 
     Attributes:
         scheme: one of `SCHEMES`.
-        host: server, or bucket; empty for `file` and `memory`.
+        host: server, or bucket; empty for `file`.
         port: of the server; 0 for a place that has none.
         path: below the host, without a slash at its end.
         user, password: as the URL gave them; empty for none.
@@ -49,12 +49,12 @@ class RemoteUrl:
             host, port = parts.hostname or "", parts.port
         except ValueError:
             raise ValueError(f"{shown!r} is no URL") from None
-        scheme, local = parts.scheme, parts.scheme in ("file", "memory")
+        scheme, local = parts.scheme, parts.scheme == "file"
         above = ".." in unquote(parts.path).split("/")
         for wrong, fault in (
             (
                 scheme not in SCHEMES,
-                f"does not begin with one of {', '.join(f'{name}://' for name in SCHEMES[:-1])}",
+                f"does not begin with one of {', '.join(f'{name}://' for name in SCHEMES)}",
             ),
             (
                 parts.query or parts.fragment or "::" in parts.path or above,
@@ -64,7 +64,7 @@ class RemoteUrl:
             (port == 0, "names no port that there can be"),
             (
                 local and (host or not parts.path.startswith("/")),
-                f"names a host: write {scheme}:///path",
+                "names a host: write file:///path",
             ),
             (not local and not host, "names no host"),
             (

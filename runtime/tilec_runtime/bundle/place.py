@@ -44,7 +44,7 @@ def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
 
 
 def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
-    """Return the directory of the shared cache, `TILEC_SHARED_CACHE`, or None.
+    """Return the directory that builds use as remote cache, `TILEC_SHARED_CACHE`, or None.
 
     Raises:
         CallError: the path begins with the home of an unknown user.

@@ -30,8 +30,6 @@ _HEAD = struct.Struct(
     "<8sIQI32s"
 )  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
 _META_LIMIT = 16 << 20
-# Bytes of a file of a shared cache. Its files are not trusted, and larger ones are not read.
-_SHARED_LIMIT = 256 << 20
 _FIRST_READ = 1 << 17
 _NAME = re.compile(r"[0-9a-f]{64}")
 _TEMP = re.compile(r"tmp-(\d+)-[0-9a-f]+")
@@ -82,28 +80,8 @@ def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
     return None if file is None else (file.meta, file.data[file.offset :])
 
 
-def read_pinned(path: str, row: str) -> tuple[Any, bytes] | None:
-    """Return (meta, data) of a file of a shared cache, or None if it is missing.
-
-    The file is not trusted: the SHA-256 of its meta must be `row`. The caller verifies the data by
-    the digests in meta.
-
-    Raises:
-        DamagedError: the file is damaged, or its meta has another digest.
-        OSError: the file cannot be read.
-    """
-    file = _read_file(path, None, row)
-    return None if file is None else (file.meta, file.data[file.offset :])
-
-
-def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
-    """Read a whole file, or return None if it is missing.
-
-    Args:
-        path: path of the file.
-        now: time of this use, recorded for a file of the user's own cache.
-        row: expected SHA-256 of the meta of a file of a shared cache; empty for an own file.
-    """
+def _read_file(path: str, now: float) -> _File | None:
+    """Read a whole file, or return None if it is missing; `now` is the time of this use."""
     try:
         # Do not follow a symbolic link, and do not block on a pipe.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -117,16 +95,12 @@ def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise DamagedError("it is no file")
-        if row:
-            if status.st_size > _SHARED_LIMIT:
-                raise DamagedError(f"it has {status.st_size} bytes")
-            return _parse(fd, status.st_size, row)
         folder = path.rpartition("/")[0]
         _require_own(os.lstat(folder), folder)
         if problem := foreign(status):
             raise DamagedError(f"its file {problem}")
         file = _parse(fd, status.st_size)
-        if now is not None and now - status.st_mtime > TOUCH_AFTER:
+        if now - status.st_mtime > TOUCH_AFTER:
             with contextlib.suppress(OSError):  # a read-only disk
                 os.utime(fd)
     finally:
@@ -139,16 +113,13 @@ def _require_own(status: os.stat_result, path: str) -> None:
         raise ExposedError(errno.EPERM, f"{path} {problem}")
 
 
-def save(
-    root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: bool = False
-) -> int:
+def save(root: Path, kind: str, name: str, meta: bytes, data: bytes) -> int:
     """Write a file atomically and return the offset of `data` in it.
 
-    Directories and files are private to this user. With `shared`, they get the permissions that
-    the umask allows.
+    Directories and files are private to this user.
 
     Raises:
-        ExposedError: other users can change the directory, and `shared` is False.
+        ExposedError: other users can change the directory.
         OSError: the file could not be written; no partial file remains.
     """
     head = (
@@ -156,9 +127,9 @@ def save(
         + meta
     )
     try:
-        _save(root, kind, name, head, data, shared=shared)
+        _save(root, kind, name, head, data)
     except FileNotFoundError:  # another process cleared the cache between two steps of `_save`
-        _save(root, kind, name, head, data, shared=shared)
+        _save(root, kind, name, head, data)
     return len(head)
 
 
@@ -216,7 +187,7 @@ class _File(NamedTuple):
     offset: int
 
 
-def _parse(fd: int, length: int, row: str = "") -> _File:
+def _parse(fd: int, length: int) -> _File:
     data = os.read(fd, _FIRST_READ)
     if len(data) < _HEAD.size:
         raise DamagedError("it is cut short")
@@ -227,8 +198,7 @@ def _parse(fd: int, length: int, row: str = "") -> _File:
     if len(data) < length:
         data += _read_exactly(fd, length - len(data))
     meta = data[_HEAD.size : end]
-    # JSON of a shared cache is parsed only if its digest is the pinned one.
-    if hashlib.sha256(meta).digest() != digest or (row and digest.hex() != row):
+    if hashlib.sha256(meta).digest() != digest:
         raise DamagedError("its index row has another digest")
     if zlib.crc32(memoryview(data)[end:]) != checksum:
         raise DamagedError("the image has another checksum")
@@ -246,10 +216,10 @@ def _read_exactly(fd: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _save(root: Path, kind: str, name: str, *parts: bytes, shared: bool) -> None:
-    folder = _open_folder(root, kind, name[:2], shared=shared)
+def _save(root: Path, kind: str, name: str, *parts: bytes) -> None:
+    folder = _open_folder(root, kind, name[:2])
     try:
-        replace(folder, name, *parts, mode=0o666 if shared else 0o600)
+        replace(folder, name, *parts, mode=0o600)
     finally:
         os.close(folder)
 
@@ -282,7 +252,7 @@ def replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
         raise
 
 
-def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
+def _open_folder(root: Path, *inner: str) -> int:
     """Return a descriptor of a folder of the store; create missing folders.
 
     Symbolic links below the root are not followed.
@@ -290,31 +260,30 @@ def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
     try:
         fd = os.open(root, _FOLDER)
     except FileNotFoundError:
-        root.mkdir(parents=True, exist_ok=True, mode=0o777 if shared else 0o700)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
         fd = os.open(root, _FOLDER)
     path = str(root)
     for part in (FORMAT, *inner):
         path += f"/{part}"
         try:
-            below = _open_inner(part, fd, shared=shared)
+            below = _open_inner(part, fd)
         finally:
             os.close(fd)
         fd = below
-        if not shared:
-            try:
-                _require_own(os.fstat(fd), path)
-            except ExposedError:
-                os.close(fd)
-                raise
+        try:
+            _require_own(os.fstat(fd), path)
+        except ExposedError:
+            os.close(fd)
+            raise
     return fd
 
 
-def _open_inner(name: str, parent: int, *, shared: bool) -> int:
+def _open_inner(name: str, parent: int) -> int:
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):  # another process created it meanwhile
-            os.mkdir(name, 0o777 if shared else 0o700, dir_fd=parent)
+            os.mkdir(name, 0o700, dir_fd=parent)
     fd = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     if name == FORMAT:
         with contextlib.suppress(OSError):

@@ -128,10 +128,10 @@ def test_options_reach_the_request(cli, project: Path, fake_build) -> None:
     line = "build --targets sm_90,ci --targets sm_90 --select gemm-* --select add --profile debug -j 3 --emit wheel,ptx --force --locked"
     assert cli(*line.split(), env=env).code == 0
     assert cli("build", "--no-cache", env=env).code == 0
-    assert cli("build", "--shared-cache", "team", env=env).code == 0
-    assert cli("build", "--locked", env={**env, "TILEC_SHARED_CACHE": "/t"}).code == 0
+    assert cli("build", env={**env, "TILEC_SHARED_CACHE": "/t"}).code == 0
+    assert cli("build", "--locked", env=env).code == 0
     request, second, third, fourth = seen
-    assert [one.shared_cache for one in seen] == [None, None, project / "team", Path("/t")]
+    assert (third.remote.url, third.remote.mode) == ("file:///t", "write")
     assert (third.search.state_dir, third.search.verify) == ("/c", False)
     assert (fourth.search.state_dir, fourth.search.verify) == ("", True), (
         "the files themselves are hashed"

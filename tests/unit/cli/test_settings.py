@@ -31,9 +31,14 @@ def test_a_cache_in_the_home_of_somebody_unknown() -> None:
         read_settings({"TILEC_CACHE_DIR": "~nobody-of-this-name/x"}, CWD)
 
 
-def test_the_shared_cache_is_named_by_the_user_alone() -> None:
-    assert read_settings({"HOME": "/h"}, CWD).shared_cache is None
-    assert read_settings({"TILEC_SHARED_CACHE": "team"}, CWD).shared_cache == CWD / "team"
+def test_a_shared_directory_is_a_remote_cache_that_gives_pinned_images() -> None:
+    env = {"TILEC_SHARED_CACHE": "../a team", "TILEC_REMOTE_TRUST": "own"}
+    choice = read_settings(env, CWD).remote()
+    assert choice.url == (CWD.parent / "a team").as_uri()
+    assert (choice.mode, choice.own) == ("write", False)
+    assert read_settings({**env, "TILEC_REMOTE_MODE": "read"}, CWD).remote().mode == "read"
+    other = read_settings({**env, "TILEC_REMOTE_CACHE": "https://c"}, CWD).remote()
+    assert (other.url, other.mode, other.own) == ("https://c", "", True)
     with pytest.raises(
         UsageError,
         match=r"TILEC_SHARED_CACHE=~nobody-of-this-name/x: .+\n  fix: give a path without ~$",

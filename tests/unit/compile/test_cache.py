@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec.compile.cache import Cache, index_row
-from tilec.compile.events import Done
+from tilec.compile.cache import Cache
 from tilec_runtime.bundle import place as places
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, Diagnostic, Location
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo, Resources
 from tilec_runtime.model.signature import AbiSlot
 
@@ -216,55 +214,6 @@ def test_cache_files_are_private_to_their_user(tmp_path: Path, notes: Notes) -> 
     assert cache.get(KEY)
     assert Cache(cache.root, note=notes.append).get(KEY)
     assert notes == []
-
-
-class Team:
-    """A shared cache with the image of one user in it, and another user's private cache before it."""
-
-    def __init__(self, tmp_path: Path, notes: Notes) -> None:
-        self.shared = tmp_path / "shared"
-        self.shared.mkdir(mode=0o777)
-        self.shared.chmod(0o777)
-        self.row = sha256(index_row(KEY, make_image()))
-        self.notes, self._root = notes, tmp_path / "mine"
-        assert Cache(tmp_path / "theirs", note=notes.append, shared=self.shared).put(
-            KEY, make_image()
-        )
-        self.path = Path(store.path_of(self.shared, "images", KEY))
-
-    def get(self, pins: dict[str, str]) -> Done | None:
-        return Cache(self._root, note=self.notes.append, shared=self.shared, pins=pins).get(KEY)
-
-
-@pytest.fixture
-def team(tmp_path: Path, notes: Notes) -> Team:
-    return Team(tmp_path, notes)
-
-
-def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
-    assert team.get({}) is None
-    assert team.get({OTHER: team.row}) is None
-    entry = team.get({KEY: team.row})
-    assert entry
-    assert entry.row == team.row
-    assert entry.blob.read() == make_image().data
-    assert not entry.blob.path.startswith(str(team.shared)), (
-        "its bytes are where nobody else changes them"
-    )
-    team.path.unlink()
-    assert team.get({})
-    assert team.notes == []
-
-
-def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
-    shared = tmp_path / "shared"
-    shared.write_text("a file")
-    cache = Cache(tmp_path / "mine", note=notes.append, shared=shared, pins={KEY: "00" * 32})
-    assert cache.get(KEY) is None
-    assert cache.put(KEY, make_image())
-    read, written = notes
-    assert read.startswith(f"the shared cache cannot be used (Not a directory: {shared}): ")
-    assert written.startswith(f"the shared cache cannot be written (Not a directory: {shared}): ")
 
 
 def test_a_write_that_fails_half_way_leaves_nothing(

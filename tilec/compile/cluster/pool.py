@@ -18,13 +18,13 @@ from distributed import Future as DaskFuture
 from distributed.client import FutureCancelledError
 from distributed.versions import VersionMismatchWarning, get_versions
 
-from tilec.compile.cache import Remote
 from tilec.compile.cluster import member
 from tilec.compile.cluster.attempts import Entry, where_tried
 from tilec.compile.cluster.crew import Crew, version_differences
 from tilec.compile.cluster.parcels import Delivery, Tree, Unit, pack, unpack
 from tilec.compile.cluster.results import Results
 from tilec.compile.pool import Answer, Answers, Lost, Task
+from tilec.compile.remote.session import RemoteCache
 from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Request, Setup, changed
 from tilec_runtime.errors import MissingError
@@ -66,7 +66,7 @@ class DaskPool:
         on_start: Callable[[Request], None],
         note: Callable[[str], None],
         seat: ModuleType = member,
-        remote: Remote | None = None,
+        remote: RemoteCache | None = None,
     ) -> None:
         self._address, self._grace = address, grace
         self._on_start, self._seat = on_start, seat

@@ -7,10 +7,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilec.compile.cache import Cache, Remote
+from tilec.compile.cache import Cache
 from tilec.compile.cluster.parcels import Delivery
 from tilec.compile.events import Done
 from tilec.compile.pool import Answers
+from tilec.compile.remote.session import RemoteCache
 from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Setup, check_image, image_row, spool_image
 from tilec_runtime.errors import TilecError
@@ -29,13 +30,12 @@ class Results:
     """
 
     def __init__(
-        self, setup: Setup, note: Callable[[str], None], remote: Remote | None = None
+        self, setup: Setup, note: Callable[[str], None], remote: RemoteCache | None = None
     ) -> None:
         self._note = note
         self._remote = remote
         root = Path(setup.cache_root) if setup.cache_root else None
-        shared = Path(setup.shared_root) if setup.shared_root else None
-        self._cache = Cache(root, note=note, shared=shared)
+        self._cache = Cache(root, note=note)
         self._spool = Path(setup.spool)
 
     @property

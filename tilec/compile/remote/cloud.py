@@ -15,7 +15,6 @@ _PROTOCOLS = {
     "s3": ("s3", "s3fs"),
     "gs": ("gcs", "gcsfs"),
     "az": ("abfs", "adlfs"),
-    "memory": ("memory", "fsspec"),
 }
 
 
@@ -41,7 +40,7 @@ class CloudStore:
 
             self._files = fsspec.filesystem(protocol, **_options(scheme, seconds))
         except ImportError as exc:
-            package = "tilec[remote]" if scheme in ("s3", "memory") else package
+            package = "tilec[remote]" if scheme == "s3" else package
             raise RemoteError(
                 f"{scheme}:// needs a package that is not installed: pip install '{package}'"
             ) from exc

@@ -53,7 +53,7 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     return f"s3://{name}/tilec"
 
 
-@pytest.fixture(params=["http", "file", "memory", "s3"])
+@pytest.fixture(params=["http", "file", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of an empty store of each kind."""
     if request.param == "http":
@@ -62,8 +62,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "s3":
         bucket: str = request.getfixturevalue("bucket")
         return bucket
-    root = tmp_path / "remote" if request.param == "file" else Path(f"/{tmp_path.name}")
-    return f"{request.param}://{root}"
+    return f"file://{tmp_path}/remote"
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ SECRET = "hunter2"
         ("http://[::1]:8080/a", "http://[::1]:8080/a", ("http", "::1", 8080)),
         ("s3://bucket/a/b", "s3://bucket/a/b", ("s3", "bucket", 0)),
         ("file:///mnt/cache", "file:///mnt/cache", ("file", "", 0)),
-        ("memory:///x", "memory:///x", ("memory", "", 0)),
         (f"https://me:{SECRET}@h:1/x", "https://h:1/x", ("https", "h", 1)),
     ],
 )
