@@ -38,8 +38,6 @@ class Runnable(Labelled, Protocol[T_co]):
 
     def _run_in(self, ctx: Any) -> T_co: ...
 
-    def _require_here(self, ctx: Any) -> None: ...
-
 
 class _Running(threading.local):
     """The op that this thread is running, and the handle of its stream, or None."""

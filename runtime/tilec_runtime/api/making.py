@@ -50,9 +50,6 @@ class Make(DeviceOp[Tensor]):
         """
         self._what, self._shape, self._dtype, self._recipe = what, shape, dtype, recipe
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(self._shape)))
-
     @property
     def name(self) -> str:
         """For example `zeros`."""
@@ -105,7 +102,7 @@ class Convert(HoldingOp[Tensor]):
         holder = holder_here("convert")
         source.require(holder)
         checked_packing(dtype, source.shape)
-        self._dtype, self._nbytes = dtype, DTYPES[dtype].size_of(source.size)
+        self._dtype = dtype
         # The kernels read contiguous elements, so gaps are closed first. For the same dtype, that
         # copy is the result.
         self._boxes: list[CopyCall] | None = None
@@ -113,10 +110,6 @@ class Convert(HoldingOp[Tensor]):
             layout = byte_layout(source.facts)
             self._boxes = boxes(layout.dense, layout)
         self._hold(holder, (source,))
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        super()._require_here(ctx)
-        ctx.refuse_allocation(self._nbytes)
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> Tensor:
         source: Described = values[0]

@@ -235,16 +235,6 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
     def _discard(self) -> None:
         """Release the tensors that it holds: it was used up and will never run."""
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        """Check that it may run in a context, before any part of it does.
-
-        A refused op can still be run in another context.
-
-        Raises:
-            GraphCaptureError: it cannot be captured into a graph.
-            DeviceError: it runs on another device only.
-        """
-
 
 def take_all(ops: Sequence[Op[Any]], where: str) -> None:
     """Use several ops up, or none of them.

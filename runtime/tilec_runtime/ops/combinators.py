@@ -83,10 +83,6 @@ class Zip(DeviceOp[tuple[Any, ...]]):
         for op in ops:
             op._discard()
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        for op in self._ops:
-            op._require_here(ctx)
-
 
 @overload
 def shared(content: Shares[T]) -> SharedOp[T]: ...

@@ -74,13 +74,6 @@ class ExecutionContext:
             GraphCaptureError: this is a capture.
         """
 
-    def refuse_allocation(self, nbytes: int) -> None:
-        """Refuse an allocation of more than 0 bytes, if this is a capture.
-
-        Raises:
-            GraphCaptureError: this is a capture.
-        """
-
     def run(self, op: Runnable[T]) -> T:
         """Enqueue another op as a part of this one; return its result.
 

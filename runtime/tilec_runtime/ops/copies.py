@@ -60,16 +60,13 @@ class ToHost(HoldingOp["Array"]):
             boxes((layout := byte_layout(tensor.facts)).dense, layout)  # report too many calls now
         self._hold(holder, (tensor,))
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        super()._require_here(ctx)
+    def _work(self, ctx: ExecutionContext, *values: Any) -> Array:
         if self._out is None:
             ctx.refuse_capture(
                 "to_host without out",
                 cause="the array would be one and the same for all replays",
                 fix="pass out=api.pinned(shape, dtype), or copy after the graph",
             )
-
-    def _work(self, ctx: ExecutionContext, *values: Any) -> Array:
         source: Described = values[0]
         facts, layout = source.facts, byte_layout(source.facts)
         ctx.reads(source.storage)
@@ -116,13 +113,8 @@ class Dup(HoldingOp[T]):
         tensor.require(holder)
         layout = byte_layout(tensor.facts)
         self._boxes = boxes(layout.dense, layout)
-        self._nbytes = tensor.nbytes
         self._make = make
         self._hold(holder, (tensor,))
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        super()._require_here(ctx)
-        ctx.refuse_allocation(self._nbytes)
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> T:
         source: Described = values[0]

@@ -75,19 +75,6 @@ class CaptureContext(ExecutionContext):
         """Keep objects alive as long as the graph."""
         self.recording.keep(*things)
 
-    def refuse_allocation(self, nbytes: int) -> None:
-        """Refuse an allocation: each replay would need memory of its own."""
-        if nbytes:
-            raise _no_memory(nbytes)
-
-    def malloc_async(self, nbytes: int) -> int:
-        """Refuse: each replay would need memory of its own.
-
-        Raises:
-            GraphCaptureError: always.
-        """
-        raise _no_memory(nbytes)
-
     def free_async(self, address: int) -> None:
         """Refuse: the next replay would use memory that was freed.
 
@@ -238,14 +225,6 @@ def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
     finally:
         with contextlib.suppress(TilecError):
             driver.destroy_stream(ordinal, stream)
-
-
-def _no_memory(nbytes: int) -> GraphCaptureError:
-    return GraphCaptureError(
-        f"{nbytes} bytes cannot be allocated while a graph is captured",
-        cause="a graph uses the addresses that it was captured with: memory has to be there before, and to stay",
-        fix="allocate before, and pass the tensors to the op that is captured",
-    )
 
 
 def _outside() -> GraphCaptureError:

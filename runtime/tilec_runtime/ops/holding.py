@@ -133,7 +133,7 @@ class HoldingOp(DeviceOp[T_co]):
 
     def _execute(self, ctx: ExecutionContext) -> T_co:
         try:
-            self._require_here(ctx)
+            self._require_device(ctx)
             return self._work(ctx, *self._ready(ctx))
         finally:
             self._end()
@@ -187,9 +187,8 @@ class HoldingOp(DeviceOp[T_co]):
         values = [self._values[index] for index in self._others]
         return [value for value in values if isinstance(value, DeviceOp)]
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        for op in self._ops():
-            op._require_here(ctx)
+    def _require_device(self, ctx: ExecutionContext) -> None:
+        """Check that the tensors are on the device of an execution."""
         for tensor in self._tensors():
             storage = tensor.storage
             if (ctx.driver, ctx.device) != (storage.driver, storage.ordinal):

@@ -150,7 +150,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         self._config = config
         return self
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
+    def _require_device(self, ctx: ExecutionContext) -> None:
         name, device = self._function.symbol, self._function.device
         if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
             message = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"

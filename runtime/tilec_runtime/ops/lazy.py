@@ -273,10 +273,6 @@ class LazyLaunch(HoldingOp[R_co]):
                 f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel
             )
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        self._origin.launcher(ctx)
-        super()._require_here(ctx)
-
     def _execute(self, ctx: ExecutionContext) -> R_co:
         """Launch the kernel. The launcher checks the devices of tensors."""
         wish, origin = self._wish, self._origin

@@ -10,7 +10,6 @@ from tilec_runtime.errors import SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.kept import copied
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import label
 from tilec_runtime.running import Runnable
 
 T = TypeVar("T")
@@ -53,26 +52,12 @@ class SharedExecution(Generic[T]):
                     fix="give another op",
                 )
             if self.op is not None:
-                self.require_here(ctx)
                 self._execute(ctx)
             if self._error is not None:
                 raise copied(self._error)  # each raise adds frames to its own copy
             if self._event is not None:
                 ctx.wait_for(self._event)
             return take(cast("T", self.result))
-
-    def require_here(self, ctx: ExecutionContext) -> None:
-        """Check that the op may run here, if it has not run.
-
-        A refusal leaves it to other users.
-        """
-        with _LOCK:
-            if self.op is not None:
-                try:
-                    self.op._require_here(ctx)  # noqa: SLF001 - a method of all ops
-                except Exception as error:
-                    label(error, self.op.label)
-                    raise
 
     def _execute(self, ctx: ExecutionContext) -> None:
         op, self.op = self.op, None

@@ -316,20 +316,6 @@ class Chain(DeviceOp[Any]):
         if not isinstance(source, str):
             source._discard()
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        source, chain = self._parts()
-        self._require_checked(ctx, chain)
-        if not isinstance(source, str):
-            source._require_here(ctx)
-
-    def _require_checked(self, ctx: ExecutionContext, chain: list[Chain]) -> None:
-        if ctx.capturing and any(step._verb == _UNCHECKED for step in chain):
-            ctx.refuse_capture(
-                _UNCHECKED,
-                cause="its function may execute ops, which is done now and not at each replay",
-                fix="use `then`, or capture the ops step by step: CudaGraph.scope",
-            )
-
     def _parts(self) -> tuple[DeviceOp[Any] | str, list[Chain]]:
         """Return the chain's source, and its steps, the last one first."""
         chain = [self]
@@ -347,6 +333,11 @@ class Chain(DeviceOp[Any]):
             verb = step._verb
             try:
                 if verb == _UNCHECKED:
+                    ctx.refuse_capture(
+                        _UNCHECKED,
+                        cause="its function may execute ops, which is done now and not at each replay",
+                        fix="use `then`, or capture the ops step by step: CudaGraph.scope",
+                    )
                     with unchecked():
                         value = function(value)
                 else:
@@ -371,7 +362,6 @@ class Chain(DeviceOp[Any]):
     def _begun(self, ctx: ExecutionContext) -> tuple[Any, list[tuple[Chain, Callable[[Any], Any]]]]:
         """Run the source; return its result, and the steps behind it, the last one first."""
         source, chain = self._parts()
-        self._require_checked(ctx, chain)
         todo = []
         for step in chain:
             assert step._function is not None
@@ -410,9 +400,6 @@ class SharedOp(DeviceOp[T]):
     def _take(self, where: str) -> None:
         """Do nothing: it is never used up."""
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        self._once.require_here(ctx)
-
     def _execute(self, ctx: ExecutionContext) -> T:
         return cast("T", self._once.run(ctx, self._share))
 
@@ -436,10 +423,6 @@ class Part(DeviceOp[Any]):
     def name(self) -> str:
         """For example `unzip[0]`."""
         return f"unzip[{self._index}]"
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        if self._once is not None:
-            self._once.require_here(ctx)
 
     def _execute(self, ctx: ExecutionContext) -> Any:
         # Drop the reference, so that elements whose parts never run are not kept.
@@ -503,10 +486,6 @@ class GraphLaunch(DeviceOp[None]):
     def name(self) -> str:
         """Always `graph launch`."""
         return "graph launch"
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        if self._graph is not None:
-            self._graph._require_place(ctx.driver, ctx.device, ctx.stream)
 
     def _execute(self, ctx: ExecutionContext) -> None:
         graph, self._graph = self._graph, None

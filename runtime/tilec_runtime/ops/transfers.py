@@ -63,17 +63,14 @@ class FromHost(DeviceOp[Tensor]):
         """Always `from_host`."""
         return "from_host"
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
+    def _execute(self, ctx: ExecutionContext) -> Tensor:
+        array, self._array = self._array, None
+        assert array is not None
         ctx.refuse_capture(
             "from_host",
             cause=_READ_ONCE,
             fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))",
         )
-
-    def _execute(self, ctx: ExecutionContext) -> Tensor:
-        array, self._array = self._array, None
-        assert array is not None
-        self._require_here(ctx)
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
             tensor = new_tensor(ctx, array.shape, self._dtype)
@@ -156,15 +153,12 @@ class Upload(HoldingOp[None]):
             )
         self._hold(holder, (target,), (0,))
 
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        super()._require_here(ctx)
+    def _work(self, ctx: ExecutionContext, *values: Any) -> None:
         ctx.refuse_capture(
             "memcpy from the host",
             cause=_READ_ONCE,
             fix="run it before each launch: graph.update(api.memcpy(t, x))",
         )
-
-    def _work(self, ctx: ExecutionContext, *values: Any) -> None:
         array, self._array = self._array, None
         assert array is not None
         ctx.writes(values[0].storage)

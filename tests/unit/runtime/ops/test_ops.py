@@ -262,12 +262,10 @@ def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:
     assert Grow(held, ones(4)).sync_on(stream).tolist() == [2.0] * 4
 
 
-def test_a_capture_refuses_then_unchecked_before_anything_ran(held: Held) -> None:
-    ran: list[int] = []
-    op = as_op(1).inspect(ran.append).then_unchecked(as_op)
+def test_a_capture_refuses_then_unchecked(held: Held) -> None:
+    op = as_op(1).then_unchecked(as_op)
     with pytest.raises(GraphCaptureError, match=r"^then_unchecked cannot be captured into a graph"):
         op.graph()
-    assert ran == []
     assert as_op(1).sync() == 1
 
 

@@ -25,6 +25,8 @@ from tilec_runtime import (
 from tilec_runtime.errors import (
     CallError,
     DriverError,
+    GraphCaptureError,
+    NestedExecutionError,
     SchedulingError,
     UsageError,
 )
@@ -93,6 +95,21 @@ def test_an_error_is_repeated_to_every_user(held: Held) -> None:
         if use == op.sync:
             depths.add(len(caught.traceback))
     assert (len(runs), len(depths)) == (1, 1), "the traceback does not grow"
+
+
+def test_a_capture_that_refuses_it_is_an_error_of_every_user(held: Held) -> None:
+    op = api.ones(4).shared()
+    for use in (lambda: op.graph_on(held.device.new_stream()), op.sync):
+        with pytest.raises(GraphCaptureError, match="16 bytes cannot be allocated"):
+            use()
+
+
+def test_an_execution_around_it_leaves_it(held: Held) -> None:
+    op = api.ones(4).shared()
+    for use in (op.sync, op.graph):
+        with pytest.raises(NestedExecutionError):
+            as_op(1).map(lambda _, use=use: use()).sync()  # type: ignore[misc]
+    assert np.asarray(op.sync()).tolist() == [1.0] * 4
 
 
 def test_an_error_of_the_device_is_told_to_every_user(held: Held) -> None:
