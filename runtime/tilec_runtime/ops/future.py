@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
-import functools
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar, final
@@ -16,13 +14,11 @@ from typing import Any, TypeVar, final
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.errors import NestedExecutionError, TilecError, UsedOpError
-from tilec_runtime.kept import without_frames
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import enqueue, label, require_function
+from tilec_runtime.ops.execution import enqueue, label
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.protocols import SchedulingPolicy
 from tilec_runtime.running import Runnable, refuse_nested
-from tilec_runtime.sites import created
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
@@ -42,18 +38,16 @@ class _Callback:
 
     Once a caller has settled the future, the callback drops it and so its arguments, because the
     thread may wake up much later.
+
+    Attributes:
+        label: the op with its call site.
     """
 
-    __slots__ = ("future",)
+    __slots__ = ("future", "label")
 
     def __init__(self, future: DeviceFuture[Any]) -> None:
         self.future: DeviceFuture[Any] | None = future
-
-    @property
-    def label(self) -> str:
-        """The op with its call site."""
-        future = self.future
-        return "" if future is None else future.label
+        self.label = future.label
 
     def __call__(self, error: BaseException | None) -> None:
         future = self.future
@@ -72,21 +66,19 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
     It is a running `concurrent.futures.Future`, which cannot be cancelled. An error that no caller
     has read when the future is finalized is logged (`tilec_runtime`), unless a task that awaited it
     was cancelled.
+
+    Attributes:
+        label: the op with its call site, for messages.
     """
 
     def __init__(self, op: Runnable[T]) -> None:
         """Use `DeviceOp.future` or `DeviceOp.schedule`."""
         super().__init__()
         self.set_running_or_notify_cancel()
-        self._named = (op.name, op.created)
+        self.label = op.label
         self._work: Work[T] | None = None  # until it is settled
         self._callback: _Callback | None = None
         self._heard = False  # whether a caller got the outcome, or its task was cancelled
-
-    @property
-    def label(self) -> str:
-        """The op with its call site, for messages."""
-        return created(*self._named)
 
     def __del__(self) -> None:
         """Log an error that no caller has read."""
@@ -120,23 +112,16 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             TimeoutError: the device is not done by then.
             BaseException: the op's error.
         """
-        error = self.exception(timeout)
+        self.exception(timeout)
         try:
-            if error is not None:
-                raise error.with_traceback(None)  # each raise adds the frames of its caller
             return super().result()
         finally:
-            del (
-                error,
-                self,
-            )  # break the cycle of error, traceback and frame, which would keep memory
+            del self  # break the cycle of error, traceback and frame, which would keep memory
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; return the op's error, or None if it succeeded."""
         work = self._work
-        if timeout is not None:
-            timeout = min(timeout, threading.TIMEOUT_MAX)
-        elif work is not None:  # sooner than a completion thread would wake up
+        if timeout is None and work is not None:  # sooner than a completion thread would wake up
             with contextlib.suppress(TilecError):  # `_failure` returns it
                 work[2].sync()
             self._settle(_failure(work[2]))
@@ -149,18 +134,6 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             ) from None
         self._heard = True
         return error
-
-    def add_done_callback(self, fn: Callable[[DeviceFuture[T]], object]) -> None:
-        """Call a function with this future once the device is done.
-
-        If the device is done, the call is made at once, else on a completion thread. The function
-        should be short and must not wait. Its errors are logged.
-
-        Raises:
-            CallError: `fn` is not a function, or is a coroutine function.
-        """
-        require_function("add_done_callback", fn)
-        super().add_done_callback(functools.partial(_call, fn))
 
     def __await__(self) -> Generator[Any, None, T]:
         """Let other tasks run until the device is done, under asyncio, trio or anyio."""
@@ -256,7 +229,6 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
         ours = isinstance(error, (UsedOpError, NestedExecutionError)) and not error.op
         if ours:  # it is about this op, not about an op inside of it
             raise
-        without_frames(error)
         futures[0].set_exception(error)
     return futures.pop()
 
@@ -277,7 +249,7 @@ async def _wait(future: DeviceFuture[Any]) -> None:
 
         call_soon, event = asyncio.get_running_loop().call_soon_threadsafe, asyncio.Event()
 
-    def wake(_: DeviceFuture[Any]) -> None:
+    def wake(_: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
             call_soon(event.set)
 
@@ -310,15 +282,3 @@ def _failure(event: RecordedEvent) -> BaseException | None:
         return event.failure
     except TilecError as lost:
         return lost
-
-
-def _call(function: Callable[[DeviceFuture[T]], object], future: DeviceFuture[T]) -> None:
-    try:
-        function(future)
-    except BaseException as error:
-        _LOG.exception("a callback of %r failed", future)  # no thread waits for it
-        if (
-            not isinstance(error, Exception)
-            and threading.current_thread() is threading.main_thread()
-        ):  # Ctrl-C
-            raise

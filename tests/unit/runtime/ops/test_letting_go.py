@@ -53,12 +53,10 @@ def test_the_error_of_a_future_says_where_it_came_from(held: Held) -> None:
     def broken(_: int) -> int:
         return 1 // 0
 
-    error = as_op(1).map(broken).future().exception()
-    assert isinstance(error, ZeroDivisionError)
-    assert "the error was kept; it came from\n" in str(error.__cause__)
-    assert "in broken\n    return 1 // 0" in str(error.__cause__)
-    with pytest.raises(ZeroDivisionError):
-        raise error
+    future = as_op(1).map(broken).future()
+    with pytest.raises(ZeroDivisionError) as caught:
+        future.result()
+    assert caught.traceback[-1].name == "broken"
 
 
 def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
