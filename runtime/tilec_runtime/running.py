@@ -5,38 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
-from tilec_runtime.errors import Location, NestedExecutionError
-
-T_co = TypeVar("T_co", covariant=True)
+from tilec_runtime.errors import NestedExecutionError
 
 
 class Labelled(Protocol):
     """The part of an op that messages use."""
 
     @property
-    def name(self) -> str:
-        """Its name in messages."""
-
-    @property
-    def created(self) -> Location | None:
-        """Its call site."""
-
-    @property
     def label(self) -> str:
         """Name and call site."""
-
-
-class Runnable(Labelled, Protocol[T_co]):
-    """The part of an op that runs it.
-
-    `DeviceOp` cannot be named here, because its methods name futures and graphs.
-    """
-
-    def _take(self, where: str) -> None: ...
-
-    def _run_in(self, ctx: Any) -> T_co: ...
 
 
 class _Running(threading.local):

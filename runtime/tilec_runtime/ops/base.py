@@ -1,27 +1,20 @@
-"""The base of all ops: single use, and the ways to run them."""
+"""The base of all ops: their names in messages, and single use."""
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from tilec_runtime.device.core import CORE
-from tilec_runtime.errors import CallError, Location, UsedOpError
+from tilec_runtime.errors import CallError, Location, TilecError, UsedOpError
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import enqueue, label, run
-from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
-from tilec_runtime.protocols import SchedulingPolicy, StreamLike
-from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import created, hinted, recorded, site
 from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from tilec_runtime.ops.future import DeviceFuture
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -89,7 +82,7 @@ else:
 
 
 class Op(OpBase, Uncopied, ABC, Generic[T_co]):
-    """An op without its combinators; `DeviceOp` is the class of all ops."""
+    """An op for the modules that run ops; `DeviceOp` is the class of all ops."""
 
     __slots__ = ()
 
@@ -105,28 +98,9 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
             fix="run it: op.to_host().sync() is a NumPy array, op.sync() what the op gives",
         )
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Check that `_execute` returns its result directly.
-
-        Raises:
-            CallError: it is a coroutine function or a generator.
-        """
-        super().__init_subclass__(**kwargs)
-        execute = cls.__dict__.get("_execute")
-        if (
-            inspect.iscoroutinefunction(execute)
-            or inspect.isgeneratorfunction(execute)
-            or inspect.isasyncgenfunction(execute)
-        ):
-            raise CallError(
-                f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself",
-                cause="nobody would await or iterate it",
-                fix="enqueue everything in it and return the result",
-            )
-
     @abstractmethod
-    def _execute(self, ctx: ExecutionContext) -> T_co:
-        """Enqueue the work on the context's stream, once; return the result, ready or not."""
+    def _execute(self, ctx: Any) -> T_co:
+        """See `DeviceOp`."""
 
     def _arity(self) -> int | None:
         """Return the number of elements of its tuple, or None if only running it tells."""
@@ -153,67 +127,7 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         """Return, for example, `<DeviceOp zip, created at app.py:12>`."""
         return f"<DeviceOp {self.label}>"
 
-    # Running it
-
-    def sync(self) -> T_co:
-        """Run it on a stream of the current policy, and wait.
-
-        Raises:
-            UsedOpError: it was used before.
-            NestedExecutionError: this thread executes another op.
-            BaseException: the error of the op, or of its work on the device.
-        """
-        refuse_nested(self)
-        return run(self, stream_of(current_policy()))
-
-    def sync_on(self, stream: StreamLike) -> T_co:
-        """Run it on a stream, and wait for it; errors are those of `sync`."""
-        return run(self, as_stream(stream))
-
-    def enqueue_on(self, stream: StreamLike) -> T_co:
-        """Enqueue it on a stream, and return the result at once, unchecked.
-
-        The device may not have computed the result yet. The caller makes other streams and the host
-        wait for this stream before they use it.
-        """
-        value, context, event = enqueue(self, as_stream(stream))
-        context.release(event)
-        return value
-
-    def future(self) -> DeviceFuture[T_co]:
-        """Enqueue it on a stream of the current policy; return a future of its result.
-
-        Raises:
-            UsedOpError: it was used before.
-            NestedExecutionError: this thread executes another op. Every other error is in the
-                future.
-        """
-        from tilec_runtime.ops.future import start  # concurrent.futures is slow to import
-
-        return start(self, current_policy)
-
-    def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
-        """Do as `future`, on a stream of this policy.
-
-        Raises:
-            SchedulingError: `policy` is not a policy.
-        """
-        from tilec_runtime.ops.future import start  # slow to import, see `future`
-
-        require_policy(policy)
-        return start(self, lambda: policy)
-
-    def __await__(self) -> Generator[Any, None, T_co]:
-        """Enqueue it, and let other tasks run until the result is ready."""
-        from tilec_runtime.ops.future import awaited  # slow to import, see `future`
-
-        return awaited(self)
-
     # Single use
-
-    @property
-    def _is_used(self) -> bool:
-        return self._gone is not None
 
     def _used(self) -> UsedOpError:
         """Return the error of a second use, which `_take` raises."""
@@ -224,7 +138,7 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
             fix=hinted("make a new one, or let all users share it: op.shared()"),
         )
 
-    def _run_in(self, ctx: ExecutionContext) -> T_co:
+    def _run_in(self, ctx: Any) -> T_co:
         """Execute it after `_take`; add its label to errors."""
         try:
             return self._execute(ctx)
@@ -251,3 +165,37 @@ def take_all(ops: Sequence[Op[Any]], where: str) -> None:
         for op in taken:
             _set(op, "_gone", None)
         raise
+
+
+def label(error: BaseException, op: str, step: str = "") -> None:
+    """Add an op's name to its error, unless the error names an inner op already.
+
+    Args:
+        error: the error, while it passes through the op.
+        op: name of the op, with its call site if recorded.
+        step: the step of the op's chain, if no call site identifies it.
+    """
+    if isinstance(error, TilecError):
+        error.op = error.op or op
+        if ", step " not in error.op:
+            error.op += step
+    elif isinstance(error, Exception):
+        with contextlib.suppress(Exception):  # an error of another library may refuse a note
+            add = getattr(error, "add_note", None)  # Python 3.11
+            if add is not None and not getattr(error, "__notes__", None):
+                add(f"in the DeviceOp {op}{step}")
+
+
+def require_op(given: object, demand: str, fix: str) -> None:
+    """Check that an object is an op.
+
+    Args:
+        given: the object.
+        demand: the start of the message, such as `update takes an op`.
+        fix: the next step.
+
+    Raises:
+        CallError: it is not.
+    """
+    if not isinstance(given, Op):
+        raise CallError(f"{demand}, and this is a {type(given).__qualname__}", fix=fix)

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Literal, TypeVar, final, overload
 
-from tilec_runtime.errors import CallError
-from tilec_runtime.ops.base import take_all
+from tilec_runtime.ops.base import require_op, take_all
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import require_function
 from tilec_runtime.ops.once import SharedExecution
@@ -158,12 +157,7 @@ def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
         CallError: an argument is not an op.
         UsedOpError: an op was used before, or occurs twice.
     """
-    foreign = [
-        type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)
-    ]
-    if foreign:
-        raise CallError(
-            f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: as_op(x)"
-        )
+    for op in ops:
+        require_op(op, "zip_ops takes ops", "wrap it: as_op(x)")
     take_all(ops, "moved into zip_ops")
     return Zip(ops)

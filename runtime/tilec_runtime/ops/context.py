@@ -12,7 +12,7 @@ from tilec_runtime.device.scalars import bare, byte_count, whole
 from tilec_runtime.device.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, SchedulingError, TensorError, TilecError
-from tilec_runtime.running import Runnable
+from tilec_runtime.ops.base import Op, require_op
 from tilec_runtime.tensors.pool import pool_here
 from tilec_runtime.tensors.storage import Storage, allocate_bytes
 
@@ -74,7 +74,7 @@ class ExecutionContext:
             GraphCaptureError: this is a capture.
         """
 
-    def run(self, op: Runnable[T]) -> T:
+    def run(self, op: Op[T]) -> T:
         """Enqueue another op as a part of this one; return its result.
 
         The result is ready in stream order.
@@ -85,7 +85,7 @@ class ExecutionContext:
             SchedulingError: this execution is over.
         """
         self._require_running("run")
-        require_op(op, "ctx.run", "pass an op; a value needs no run")
+        require_op(op, "ctx.run takes an op", "pass an op; a value needs no run")
         op._take("executed as a part of another op")  # noqa: SLF001 - a method of all ops
         return op._run_in(self)  # noqa: SLF001
 
@@ -275,16 +275,6 @@ class ExecutionContext:
         kept, self._kept = self._kept, []
         if kept:
             COMPLETIONS.keep(event, self.stream, kept)
-
-
-def require_op(given: object, method: str, fix: str = "") -> None:
-    """Check that an argument of a method is an op.
-
-    Raises:
-        CallError: it is not.
-    """
-    if not hasattr(given, "_run_in"):
-        raise CallError(f"{method} takes an op, and this is a {type(given).__qualname__}", fix=fix)
 
 
 def _log(error: BaseException | None) -> None:

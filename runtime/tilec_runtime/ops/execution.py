@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from typing import Any, TypeVar
 
@@ -10,33 +9,15 @@ from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.device.recording import recording_of
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
+from tilec_runtime.ops.base import Op, label
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.running import RUNNING, Runnable, refuse_nested
+from tilec_runtime.running import RUNNING, refuse_nested
 
 T = TypeVar("T")
 
 
-def label(error: BaseException, op: str, step: str = "") -> None:
-    """Add an op's name to its error, unless the error names an inner op already.
-
-    Args:
-        error: the error, while it passes through the op.
-        op: name of the op, with its call site if recorded.
-        step: the step of the op's chain, if no call site identifies it.
-    """
-    if isinstance(error, TilecError):
-        error.op = error.op or op
-        if ", step " not in error.op:
-            error.op += step
-    elif isinstance(error, Exception):
-        with contextlib.suppress(Exception):  # an error of another library may refuse a note
-            add = getattr(error, "add_note", None)  # Python 3.11
-            if add is not None and not getattr(error, "__notes__", None):
-                add(f"in the DeviceOp {op}{step}")
-
-
 def submit(
-    op: Runnable[T], stream: Stream, *, waited: bool = False
+    op: Op[T], stream: Stream, *, waited: bool = False
 ) -> tuple[T, ExecutionContext, RecordedEvent | None]:
     """Enqueue an op; return its result, its context, and the event behind its work.
 
@@ -72,14 +53,14 @@ def submit(
         RUNNING.op = None
 
 
-def enqueue(op: Runnable[T], stream: Stream) -> tuple[T, ExecutionContext, RecordedEvent]:
+def enqueue(op: Op[T], stream: Stream) -> tuple[T, ExecutionContext, RecordedEvent]:
     """Do as `submit`, and always return an event."""
     value, context, event = submit(op, stream)
     assert event is not None
     return value, context, event
 
 
-def run(op: Runnable[T], stream: Stream) -> T:
+def run(op: Op[T], stream: Stream) -> T:
     """Enqueue an op and synchronize its stream; return its result.
 
     Raises:

@@ -14,11 +14,12 @@ from typing import Any, TypeVar, final
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.errors import NestedExecutionError, TilecError, UsedOpError
+from tilec_runtime.ops.base import Op, label
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import enqueue, label
+from tilec_runtime.ops.execution import enqueue
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.protocols import SchedulingPolicy
-from tilec_runtime.running import Runnable, refuse_nested
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         label: the op with its call site, for messages.
     """
 
-    def __init__(self, op: Runnable[T]) -> None:
+    def __init__(self, op: Op[T]) -> None:
         """Use `DeviceOp.future` or `DeviceOp.schedule`."""
         super().__init__()
         self.set_running_or_notify_cancel()
@@ -178,7 +179,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         self.set_exception(error)
 
 
-def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
+def awaited(op: Op[T]) -> Generator[Any, None, T]:
     """Enqueue an op and let other tasks run until it is done.
 
     For small ops, poll first.
@@ -207,7 +208,7 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     return (yield from future.__await__())
 
 
-def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
+def start(op: Op[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
     """Enqueue an op on a stream of a policy; return its future.
 
     Args:

@@ -15,8 +15,8 @@ from tilec_runtime.device.recording import RECORDINGS, own_recording
 from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import DriverError, GraphCaptureError, GraphError, Location
-from tilec_runtime.ops.base import Op
-from tilec_runtime.ops.context import ExecutionContext, require_op
+from tilec_runtime.ops.base import Op, require_op
+from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.sites import hinted, site
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-U = TypeVar("U")
 T_co = TypeVar("T_co", covariant=True)
 G = TypeVar("G")
 
@@ -73,21 +72,6 @@ class Replays(Uncopied, Generic[T]):
         )  # torch streams name their device
         ordinal = index if type(index) is int else self.stream.device
         self._enqueue(self.stream.driver, ordinal, handle)
-
-    def update(self, op: Op[U]) -> U:
-        """Run an op on the graph's stream without waiting, to copy to the inputs.
-
-        Its result is returned at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Later
-        replays wait for it.
-
-        Raises:
-            GraphError: the graph is closed.
-            CallError: `op` is not an op.
-            BaseException: the error of the op.
-        """
-        self._open("updated")
-        require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
-        return op.enqueue_on(self.stream)
 
     def take_output(self) -> T:
         """Return the result of the captured op: tensors that each replay writes.
@@ -314,7 +298,8 @@ class Scope(Uncopied, Generic[G]):
                 ends the capture.
             GraphError: the block has not begun, or is over.
         """
-        require_op(op, "record", "record launches and copies; a value needs no graph")
+        fix = "record launches and copies; a value needs no graph"
+        require_op(op, "record takes an op", fix)
         if self._failed:
             raise self._given_up()
         if self._capture is None:

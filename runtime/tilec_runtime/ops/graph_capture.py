@@ -15,8 +15,9 @@ from tilec_runtime.device.recording import Recording, begin_recording, end_recor
 from tilec_runtime.device.seam import DeviceDriver, GraphHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import GraphCaptureError, TilecError
+from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.running import RUNNING, Runnable, refuse_nested
+from tilec_runtime.running import RUNNING, refuse_nested
 from tilec_runtime.tensors.storage import Storage
 
 T = TypeVar("T")
@@ -167,7 +168,7 @@ class Capture:
         stream.driver.position(stream.device, stream.handle)
         return cls(stream.driver, stream.device)
 
-    def run(self, op: Runnable[T]) -> T:
+    def run(self, op: Op[T]) -> T:
         """Capture an op and return its result, which replays write.
 
         A failure ends the capture.

@@ -209,7 +209,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
 
     def _next(self) -> tuple[int, str]:
         """Return the next argument's place, and its dtype if known."""
-        if self._is_used:
+        if self._gone is not None:
             raise self._used()
         index, function = len(self._values), self._function
         if function.sizes is not None and index >= len(function.sizes):

@@ -9,8 +9,8 @@ from tilec_runtime.device.lines import RecordedEvent
 from tilec_runtime.errors import SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.kept import copied
+from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.running import Runnable
 
 T = TypeVar("T")
 # One lock for all shared executions. With a lock each, two executions that need each other could
@@ -28,7 +28,7 @@ class SharedExecution(Generic[T]):
         result: the result of the execution.
     """
 
-    def __init__(self, op: Runnable[T] | None, result: T | None = None) -> None:
+    def __init__(self, op: Op[T] | None, result: T | None = None) -> None:
         """Take an op that was used up for this, or an existing result."""
         self.op = op
         self.result = result

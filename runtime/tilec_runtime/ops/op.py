@@ -6,26 +6,29 @@ Each of these classes creates the others, so they live in one module.
 # ruff: noqa: SLF001 - all of these are ops
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, final, overload
 
 from tilec_runtime.device.scalars import whole
 from tilec_runtime.errors import CallError, Location
 from tilec_runtime.ops import steps
-from tilec_runtime.ops.base import Op
+from tilec_runtime.ops.base import Op, label, require_op
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import label, require_function
+from tilec_runtime.ops.execution import enqueue, require_function, run
 from tilec_runtime.ops.graph import Replays, Scope
 from tilec_runtime.ops.graph_capture import Capture
 from tilec_runtime.ops.once import SharedExecution
-from tilec_runtime.ops.policy import as_stream, current_policy, stream_of
-from tilec_runtime.protocols import StreamLike
+from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
+from tilec_runtime.protocols import SchedulingPolicy, StreamLike
 from tilec_runtime.running import refuse_nested, unchecked
 from tilec_runtime.sites import created, recorded, site
 
 if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import TypeVarTuple, Unpack
+
+    from tilec_runtime.ops.future import DeviceFuture
 
     Others = TypeVarTuple("Others")
 
@@ -56,6 +59,66 @@ class DeviceOp(Op[T_co]):
     """
 
     __slots__ = ()
+
+    @abstractmethod
+    def _execute(self, ctx: ExecutionContext) -> T_co:
+        """Enqueue the work on the context's stream, once; return the result, ready or not."""
+
+    # Running it
+
+    def sync(self) -> T_co:
+        """Run it on a stream of the current policy, and wait.
+
+        Raises:
+            UsedOpError: it was used before.
+            NestedExecutionError: this thread executes another op.
+            BaseException: the error of the op, or of its work on the device.
+        """
+        refuse_nested(self)
+        return run(self, stream_of(current_policy()))
+
+    def sync_on(self, stream: StreamLike) -> T_co:
+        """Run it on a stream, and wait for it; errors are those of `sync`."""
+        return run(self, as_stream(stream))
+
+    def enqueue_on(self, stream: StreamLike) -> T_co:
+        """Enqueue it on a stream, and return the result at once, unchecked.
+
+        The device may not have computed the result yet. The caller makes other streams and the host
+        wait for this stream before they use it.
+        """
+        value, context, event = enqueue(self, as_stream(stream))
+        context.release(event)
+        return value
+
+    def future(self) -> DeviceFuture[T_co]:
+        """Enqueue it on a stream of the current policy; return a future of its result.
+
+        Raises:
+            UsedOpError: it was used before.
+            NestedExecutionError: this thread executes another op. Every other error is in the
+                future.
+        """
+        from tilec_runtime.ops.future import start  # concurrent.futures is slow to import
+
+        return start(self, current_policy)
+
+    def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
+        """Do as `future`, on a stream of this policy.
+
+        Raises:
+            SchedulingError: `policy` is not a policy.
+        """
+        from tilec_runtime.ops.future import start  # slow to import, see `future`
+
+        require_policy(policy)
+        return start(self, lambda: policy)
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Enqueue it, and let other tasks run until the result is ready."""
+        from tilec_runtime.ops.future import awaited  # slow to import, see `future`
+
+        return awaited(self)
 
     def graph(self) -> CudaGraph[T_co]:
         """Capture it into a CUDA graph for a stream of the current policy.
@@ -344,7 +407,11 @@ class Chain(DeviceOp[Any]):
                     value = function(value)
                 if verb not in _RUNS:
                     continue
-                steps.require_op(verb, value)
+                require_op(
+                    value,
+                    f"the function of `{verb}` has to give a DeviceOp",
+                    "return an op, as_op(x) for one that is only a value, or use `map`",
+                )
                 value._take("executed as a part of another op")
                 if type(value) is Chain:
                     value, more = value._begun(ctx)
@@ -460,6 +527,22 @@ class CudaGraph(Replays[T]):
         Write `with CudaGraph.scope(stream) as s: s.record(op)`, then use `s.graph`.
         """
         return GraphScope(as_stream(stream), CudaGraph)
+
+    def update(self, op: DeviceOp[U]) -> U:
+        """Run an op on the graph's stream without waiting, to copy to the inputs.
+
+        Its result is returned at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Later
+        replays wait for it.
+
+        Raises:
+            GraphError: the graph is closed.
+            CallError: `op` is not an op.
+            BaseException: the error of the op.
+        """
+        self._open("updated")
+        fix = "pass an op that copies to what the graph reads: api.memcpy(t, x)"
+        require_op(op, "update takes an op", fix)
+        return op.enqueue_on(self.stream)
 
     def launch(self) -> DeviceOp[None]:
         """Return an op that replays the graph on the op's stream; any number may exist."""

@@ -19,7 +19,6 @@ from tilec_runtime import (
     AsyncKernelLaunch,
     Device,
     DeviceBuffer,
-    DeviceOp,
     KernelFunction,
     KernelModule,
     LaunchConfig,
@@ -199,31 +198,11 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
             lambda: with_context(_later),
             "with_context takes a function, and _later is a coroutine function",
         ),
-        (
-            lambda: _future().add_done_callback("f"),
-            "add_done_callback takes a function, and this is a str",
-        ),
     ],
 )
 def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(UsageError, match=f"^{words}"):
         call()
-
-
-async def coroutine(self: Any, ctx: Any) -> int:
-    return 1
-
-
-def generator(self: Any, ctx: Any) -> Any:
-    yield 1
-
-
-@pytest.mark.parametrize("execute", [coroutine, generator])
-def test_what_gives_its_result_later_is_no_op(execute: Any) -> None:
-    with pytest.raises(
-        UsageError, match=r"^Own\._execute is a coroutine function or a generator(.|\n)*fix: "
-    ):
-        type("Own", (DeviceOp,), {"_execute": execute})
 
 
 @pytest.mark.parametrize("given", [None, "a stream", 1.5])
@@ -279,13 +258,3 @@ async def _later(ctx: Any) -> int:
 
 async def _awaited(op: Any) -> Any:
     return await op
-
-
-def test_a_timeout_may_be_for_ever() -> None:
-    assert _future().result(float("inf")) == 1
-    assert _future().exception(np.float32(1e30)) is None
-
-
-def _future() -> Any:
-    with use_device("cpu"):
-        return as_op(1).future()

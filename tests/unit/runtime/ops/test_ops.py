@@ -278,7 +278,7 @@ async def later(number: int) -> int:
     [
         (
             lambda: as_op(1).then(lambda x: x).sync(),
-            r"the function of `then` gave a int, and not a DeviceOp\n  fix: return an op, as_op\(x\)",
+            r"the function of `then` has to give a DeviceOp, and this is a int\n  fix: return an op, as_op\(x\)",
         ),
         (
             lambda: as_op(1).first().sync(),
@@ -288,7 +288,7 @@ async def later(number: int) -> int:
             lambda: as_op(()).last().sync(),
             "`last` needs a tuple with elements, and the op gave a tuple",
         ),
-        (lambda: zip_ops(as_op(1), 2), "zip_ops takes ops, and one of these is a int"),
+        (lambda: zip_ops(as_op(1), 2), "zip_ops takes ops, and this is a int"),
         (lambda: as_op(1).map(3), "map takes a function, and this is a int\n  fix: "),
         (
             lambda: as_op(1).then(later),
