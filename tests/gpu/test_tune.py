@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from tilec.bench.clocks import Clocks, uuid_of
 from tilec.bench.timer import KernelTimer
 from tilec.case.device import KernelCall
-from tilec_runtime import load
+from tilec_runtime import Device, load
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.tensors.buffer import DeviceBuffer
 
@@ -123,3 +124,49 @@ def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None
     ] or again["cases"][0]["runoff"]
     samples = [c.get("samples") for case in kernel["cases"] for c in case["candidates"]]
     assert [c.get("samples") for case in again["cases"] for c in case["candidates"]] == samples
+
+
+def test_two_gpus_share_a_tuning_and_find_what_one_finds(kit: Path, tmp_path: Path) -> None:
+    if Device.count() < 2:
+        pytest.skip("there is one GPU here")
+    mine = tmp_path / kit.name
+    mine.write_bytes(kit.read_bytes())
+    command = [
+        sys.executable,
+        "-m",
+        "tilec",
+        "tune",
+        "--measure",
+        str(mine),
+        "--search",
+        "grid",
+        "--json",
+    ]
+    found = {}
+    for devices in ("cuda:0,cuda:1", "cuda:1"):
+        more = ["--device", devices, "--record", str(tmp_path / f"{len(devices)}.json")]
+        done = subprocess.run(
+            [*command, *more],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=300,
+            cwd=ROOT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        (found[devices],) = json.loads(done.stdout)["kernels"]
+    both, alone = found["cuda:0,cuda:1"]["cases"], found["cuda:1"]["cases"]
+    for case in both:
+        shares = Counter(
+            candidate["device"]
+            for candidate in case["candidates"]
+            if candidate["status"] == "measured"
+        )
+        assert set(shares) == {"cuda:0", "cuda:1"}
+        assert min(shares.values()) >= len(case["candidates"]) // 4
+    for case, other in zip(both, alone, strict=True):
+        assert {c["device"] for c in other["candidates"] if c["status"] == "measured"} == {"cuda:1"}
+        assert [c["point"] for c in case["candidates"]] == [c["point"] for c in other["candidates"]]
+        assert case["median_us"] == pytest.approx(other["median_us"], rel=0.1)
+    (device,) = json.loads((tmp_path / "13.json").read_text())["devices"]
+    assert len(device["entries"]) == len(both)
