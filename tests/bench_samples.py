@@ -1,4 +1,4 @@
-"""A place that measures by a plan: times are what a test says, and time passes by what is launched
+"""A device that measures by a plan: times are what a test says, and time passes by what is launched
 alone.
 """
 
@@ -70,7 +70,7 @@ def opened() -> Opened:
 class PlannedTimed:
     """Launches of a case."""
 
-    place: PlannedPlace
+    device: PlannedDevice
     times: Iterator[float]
     variant: str = ADD.variants[0].id
     code: str = ADD.variants[0].images[0].digest
@@ -78,14 +78,14 @@ class PlannedTimed:
 
     def seconds(self, launches: int) -> float:
         taken = next(self.times) * launches
-        self.place.now += taken
+        self.device.now += taken
         return taken
 
     def clocks(self) -> ClockReading | None:
-        return self.place.reading
+        return self.device.reading
 
     def host_seconds(self, launches: int, clock: Callable[[], float]) -> float | None:
-        self.place.hosts.append(launches)
+        self.device.hosts.append(launches)
         return 3.4e-6
 
 
@@ -93,7 +93,7 @@ class PlannedTimed:
 class PlannedContender:
     """Calls of a rival."""
 
-    place: PlannedPlace
+    device: PlannedDevice
     each: float
     call: Any
     given: Mapping[str, Any]
@@ -101,7 +101,7 @@ class PlannedContender:
 
     def seconds(self, launches: int) -> float:
         self.call(self.given)
-        self.place.now += self.each * launches
+        self.device.now += self.each * launches
         return self.each * launches
 
     def clocks(self) -> ClockReading | None:
@@ -111,7 +111,7 @@ class PlannedContender:
 
 
 @dataclasses.dataclass
-class PlannedPlace:
+class PlannedDevice:
     """A device on which a launch of the n-th measurement of a case takes `plan(case, n)` seconds,
     give or take a little.
     """
@@ -119,7 +119,7 @@ class PlannedPlace:
     plan: Callable[[str, int], float]
     rival: float = 300e-6
     setting: Setting = H200
-    missing: str = ""
+    clocks_missing: str = ""
     best: Ceilings | None = CEILINGS
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reading: ClockReading | None = None

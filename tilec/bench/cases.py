@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from tilec.bench.device import BenchDevice
 from tilec.bench.gate import LIMIT
 from tilec.bench.measure import ClockReading, MeasureOptions, measure_together
-from tilec.bench.place import Contender, Place, Timed
 from tilec.bench.report import CaseBench, RivalResult
 from tilec.bench.rivals import Call, Rival, function_of, read_rival
 from tilec.bench.saved import Saved, compare_with_saved
 from tilec.bench.statistics import ratio_of
-from tilec.bench.timer import HOST_LAUNCHES
+from tilec.bench.timer import HOST_LAUNCHES, HostTimer, KernelTimer, RivalTimer
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
 from tilec.case.cases import BoundCase
 from tilec.case.inputs import Value, environment, make_inputs
@@ -49,24 +49,24 @@ class BenchOptions:
 
 
 class Bench:
-    """Measures cases at one place.
+    """Measures cases on one device.
 
     Args:
-        place: the device.
+        device: the device.
         options: how to measure.
         root: the project's directory, for files of rivals.
         ceilings: of the device; None without.
     """
 
     def __init__(
-        self, place: Place, options: BenchOptions, *, root: str, ceilings: Ceilings | None
+        self, device: BenchDevice, options: BenchOptions, *, root: str, ceilings: Ceilings | None
     ) -> None:
-        self._place, self._options, self._ceilings = place, options, ceilings
+        self._device, self._options, self._ceilings = device, options, ceilings
         self._functions = References(root, role="rival")
 
     def case(self, case: BoundCase) -> CaseBench:
         """Measure a case; tilec's errors become its `error`."""
-        reason = self._place.refusal(case)
+        reason = self._device.refusal(case)
         if reason:
             return CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=reason)
         options = self._options
@@ -85,15 +85,15 @@ class Bench:
         work = planned_work(case, environment(case, inputs))
         against = case.bench.against if case.bench and self._options.against else ()
         with contextlib.ExitStack() as stack:
-            timed = stack.enter_context(self._place.timed(case, inputs))
+            timed = stack.enter_context(self._device.timed(case, inputs))
             rivals = [self._rival(case, text, inputs, stack) for text in against]
             running = [(at, each) for at, each in enumerate(rivals) if isinstance(each, _Running)]
             mine, *theirs = measure_together(
                 [timed, *(each for _, each in running)],
                 self._options.measure,
-                clock=self._place.clock,
+                clock=self._device.clock,
             )
-            host = host_cost(timed, median(mine.samples), self._place.clock)
+            host = host_cost(timed, median(mine.samples), self._device.clock)
         for (at, rival), measurement in zip(running, theirs, strict=True):
             ratio = ratio_of(measurement.samples, mine.samples)
             rivals[at] = RivalResult(
@@ -128,9 +128,9 @@ class Bench:
         """Return a rival that works, or why it does not."""
         rival = rival_of(case, text)
         try:
-            library = self._place.library(rival.library)
+            library = self._device.library(rival.library)
             call = self._call(case, rival, library.module, tuple(inputs))
-            contender = self._place.contender(library, call, case, inputs)
+            contender = self._device.contender(library, call, case, inputs)
             stack.callback(contender.close)
             contender.seconds(2)
         except MissingError as error:
@@ -166,7 +166,7 @@ class _Running:
     case: BoundCase
     text: str
     title: str
-    contender: Contender
+    contender: RivalTimer | HostTimer
 
     def seconds(self, launches: int) -> float:
         try:
@@ -217,7 +217,7 @@ def check_rivals(cases: Sequence[BoundCase]) -> None:
             rival_of(case, text)
 
 
-def host_cost(timed: Timed, each: float, clock: Callable[[], float]) -> float | None:
+def host_cost(timed: KernelTimer, each: float, clock: Callable[[], float]) -> float | None:
     """Return the host's seconds for a launch of `each` device seconds, or None if unknown."""
     launches = max(1, min(HOST_LAUNCHES, int(HOST_SECONDS / HOST_SAMPLES / each)))
     samples = max(1, min(HOST_SAMPLES, int(HOST_SECONDS / (launches * each))))

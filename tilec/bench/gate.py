@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from statistics import median
 
-from tilec.bench.statistics import CONFIDENCE, Interval, series_interval
+from tilec.bench.statistics import CONFIDENCE, Interval, summarize
 
 # The change of a median that counts, as a part.
 LIMIT = 0.05
@@ -44,15 +43,14 @@ def change_of(old: Sequence[float], new: Sequence[float], limit: float = LIMIT) 
 
     Slower or faster means by more than `limit`, with each median outside of the other's interval.
     """
-    before, now = series_interval(old), series_interval(new)
-    old_median, new_median = median(old), median(new)
-    ratio = new_median / old_median
+    before, now = summarize(old), summarize(new)
+    ratio = now.median / before.median
     interval = Interval(
-        low=now.low / before.high,
-        high=now.high / before.low,
-        coverage=min(before.coverage, now.coverage),
+        low=now.interval.low / before.interval.high,
+        high=now.interval.high / before.interval.low,
+        coverage=min(before.interval.coverage, now.interval.coverage),
     )
-    overlap = before.low <= new_median <= before.high or now.low <= old_median <= now.high
+    overlap = now.median in before.interval or before.median in now.interval
     if 1 / (1 + limit) <= ratio <= 1 + limit:
         standing = Standing.SAME
     elif overlap or interval.coverage < CONFIDENCE:

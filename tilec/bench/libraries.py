@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,73 +16,8 @@ from tilec_runtime.model.dtype import DTYPES
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Library(Protocol):
-    """A library on a device. `module` has its functions, `title` is its name and version."""
-
-    @property
-    def module(self) -> Any:
-        """The module."""
-
-    @property
-    def title(self) -> str:
-        """Name and version."""
-
-    def tensor(self, array: Array, dtype: str) -> Any:
-        """Return a tensor with the array's contents."""
-
-
-class GpuLibrary(Library, Protocol):
-    """A library that launches on a GPU. `note` says what makes its times doubtful."""
-
-    note: str
-
-    def on(self, stream: int) -> contextlib.AbstractContextManager[Any]:
-        """Make the library enqueue on a stream, given by its handle."""
-
-    def capture(self, enqueue: Callable[[], object], stream: int) -> Callable[[], object]:
-        """Capture launches in a CUDA graph and return what replays it.
-
-        Raises:
-            RuntimeError: they cannot be captured.
-        """
-
-
-def open_library(
-    name: str, device: DeviceInfo, find: Callable[[str], Any] = importlib.import_module
-) -> Library:
-    """Import a library for a device.
-
-    Args:
-        name: `torch`, `cupy` or `numpy`.
-        device: the device.
-        find: imports a module.
-
-    Raises:
-        MissingError: it is not installed, or cannot use the device.
-    """
-    if name == "numpy":
-        if device.interprets is None:
-            raise MissingError("numpy computes on the host: a GPU is held against torch or cupy")
-        return NumpyLibrary()
-    try:
-        module = find(name)
-    except ImportError as error:
-        raise MissingError(f"{name} is not installed") from error
-    if name == "cupy":
-        if device.interprets is not None:
-            raise MissingError("cupy computes on GPUs only")
-        return CupyLibrary(module, device.ordinal)
-    if device.interprets is not None:
-        return TorchLibrary(module, "cpu")
-    if not module.cuda.is_available():
-        raise MissingError(
-            f"torch {module.__version__} sees no GPU", fix="install a build of torch for CUDA"
-        )
-    return TorchLibrary(module, f"cuda:{device.ordinal}")
-
-
 class NumpyLibrary:
-    """NumPy, on the cpu device."""
+    """NumPy, on the cpu device. `module` has its functions, `title` is its name and version."""
 
     module = np
     title = f"numpy {np.__version__}"
@@ -93,7 +28,7 @@ class NumpyLibrary:
 
 
 class TorchLibrary:
-    """torch on a GPU or on the host."""
+    """torch on a GPU or on the host. `note` says what makes its times doubtful."""
 
     note = ""
 
@@ -119,7 +54,11 @@ class TorchLibrary:
         return context
 
     def capture(self, enqueue: Callable[[], object], stream: int) -> Callable[[], object]:
-        """Capture with torch's graphs, whose memory is not given to other tensors."""
+        """Capture launches in a CUDA graph of torch's, and return a function that replays it.
+
+        Raises:
+            RuntimeError: they cannot be captured.
+        """
         cuda = self.module.cuda
         graph = cuda.CUDAGraph()
         try:
@@ -162,6 +101,44 @@ class CupyLibrary:
     def capture(self, enqueue: Callable[[], object], stream: int) -> Callable[[], object]:  # noqa: ARG002 - of torch
         """Return the launches as they are."""
         return enqueue
+
+
+GpuLibrary = TorchLibrary | CupyLibrary
+Library = NumpyLibrary | GpuLibrary
+
+
+def open_library(
+    name: str, device: DeviceInfo, find: Callable[[str], Any] = importlib.import_module
+) -> Library:
+    """Import a library for a device.
+
+    Args:
+        name: `torch`, `cupy` or `numpy`.
+        device: the device.
+        find: imports a module.
+
+    Raises:
+        MissingError: it is not installed, or cannot use the device.
+    """
+    if name == "numpy":
+        if device.interprets is None:
+            raise MissingError("numpy computes on the host: compare a GPU with torch or cupy")
+        return NumpyLibrary()
+    try:
+        module = find(name)
+    except ImportError as error:
+        raise MissingError(f"{name} is not installed") from error
+    if name == "cupy":
+        if device.interprets is not None:
+            raise MissingError("cupy computes on GPUs only")
+        return CupyLibrary(module, device.ordinal)
+    if device.interprets is not None:
+        return TorchLibrary(module, "cpu")
+    if not module.cuda.is_available():
+        raise MissingError(
+            f"torch {module.__version__} sees no GPU", fix="install a build of torch for CUDA"
+        )
+    return TorchLibrary(module, f"cuda:{device.ordinal}")
 
 
 @contextlib.contextmanager

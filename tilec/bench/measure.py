@@ -143,8 +143,23 @@ class _Run:
             self._readings.append(reading)
 
     def measurement(self) -> Measurement:
-        """Return what was measured."""
-        return _measurement(self.samples, self._launches, self._steady, self._readings)
+        """Return the samples, with the range of the clocks."""
+        plain = Measurement(
+            samples=tuple(self.samples), launches=self._launches, steady=self._steady
+        )
+        if not self._readings:
+            return plain
+        sm = [reading.sm for reading in self._readings]
+        memory = [reading.memory for reading in self._readings]
+        reasons = dict.fromkeys(reason for one in self._readings for reason in one.held_back)
+        if not reasons and median(sm[len(sm) // 2 :]) < (1 - _SLOWED) * max(sm):
+            reasons["clock"] = None
+        return dataclasses.replace(
+            plain,
+            sm=(min(sm), max(sm)),
+            memory=(min(memory), max(memory)),
+            held_back=tuple(reasons),
+        )
 
 
 def launches_of(subject: Subject, sample: float) -> int:
@@ -178,18 +193,3 @@ def _warm_up(
         elapsed = (clock() - begun) * sharing
         if (agree and elapsed >= options.least_warm_up) or elapsed >= options.warm_up:
             return agree
-
-
-def _measurement(
-    samples: list[float], launches: int, steady: bool, readings: list[ClockReading]
-) -> Measurement:
-    plain = Measurement(samples=tuple(samples), launches=launches, steady=steady)
-    if not readings:
-        return plain
-    sm, memory = [r.sm for r in readings], [r.memory for r in readings]
-    reasons = dict.fromkeys(reason for reading in readings for reason in reading.held_back)
-    if not reasons and median(sm[len(sm) // 2 :]) < (1 - _SLOWED) * max(sm):
-        reasons["clock"] = None
-    return dataclasses.replace(
-        plain, sm=(min(sm), max(sm)), memory=(min(memory), max(memory)), held_back=tuple(reasons)
-    )

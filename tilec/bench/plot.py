@@ -10,7 +10,6 @@ from typing import Any
 
 from tilec.bench.report import CaseBench
 from tilec.bench.series import GB, SCALES, TFLOP, Group, Spot
-from tilec.bench.statistics import series_interval
 from tilec.bench.work import Ceilings
 
 INSTALL = "pip install 'tilec[plot]'"
@@ -57,8 +56,9 @@ def roofline(results: Sequence[CaseBench], best: Ceilings | None) -> str:
         spots = []
         for case, intensity, rate in shown:
             if case.kernel == kernel and case.measurement is not None:
-                interval = series_interval(case.measurement.samples)
-                spots.append((intensity, Spot(seconds=case.median, interval=interval, rate=rate)))
+                summary = case.measurement.summary
+                spot = Spot(seconds=summary.median, interval=summary.interval, rate=rate)
+                spots.append((intensity, spot))
         _points(axes, kernel, spots, TFLOP, "o")
     slope = best.copy / SCALES[TFLOP]
     dtypes = {case.work.dtype for case, _, _ in shown}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from tilec.bench.gate import Change
 from tilec.bench.measure import Measurement
-from tilec.bench.statistics import Interval, series_interval
+from tilec.bench.statistics import Interval
 from tilec.bench.work import NO_RATES, NO_WORK, Ceilings, Rates, Work
 from tilec_runtime.errors import TilecError
 
@@ -110,19 +109,16 @@ class CaseBench:
     point: Point | None = None
     refused: bool = False
 
-    @property
-    def median(self) -> float:
-        """Seconds of one launch."""
-        assert self.measurement is not None
-        return median(self.measurement.samples)
-
 
 def bench_json(
-    cases: Sequence[CaseBench], setting: Setting, ceilings: Ceilings | None, clocks_missing: str
+    cases: Sequence[CaseBench],
+    setting: Setting | None,
+    ceilings: Ceilings | None,
+    clocks_missing: str,
 ) -> dict[str, Any]:
     """Return a run as JSON values."""
     return {
-        "setting": dataclasses.asdict(setting),
+        "setting": dataclasses.asdict(setting) if setting else None,
         "clocks_missing": clocks_missing or None,
         "ceilings": dataclasses.asdict(ceilings) if ceilings else None,
         "cases": [case_json(case) for case in cases],
@@ -178,19 +174,19 @@ def case_json(case: CaseBench) -> dict[str, Any]:
 
 
 def _measurement_json(measurement: Measurement) -> dict[str, Any]:
-    interval = series_interval(measurement.samples)
+    summary = measurement.summary
     clocks = (
         {"sm": list(measurement.sm), "memory": list(measurement.memory or ())}
         if measurement.sm
         else None
     )
     return {
-        "median": median(measurement.samples),
-        "interval": [interval.low, interval.high],
-        "coverage": interval.coverage,
+        "median": summary.median,
+        "interval": [summary.interval.low, summary.interval.high],
+        "coverage": summary.interval.coverage,
         "samples": list(measurement.samples),
         "launches_per_sample": measurement.launches,
-        "outliers": len(measurement.summary.outliers),
+        "outliers": len(summary.outliers),
         "steady": measurement.steady,
         "clocks_mhz": clocks,
         "held_back": list(measurement.held_back),

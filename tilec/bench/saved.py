@@ -12,7 +12,6 @@ from pathlib import Path
 from tilec import __version__
 from tilec.bench.gate import LIMIT, settled
 from tilec.bench.report import CaseBench, Setting
-from tilec.bench.rivals import LIBRARIES
 from tilec.model.atomic import atomic_write
 from tilec.model.codec import decode, encode
 from tilec_runtime.errors import UsageError
@@ -38,7 +37,6 @@ class Saved:
     Attributes:
         schema_version, kind: of the file.
         tilec: version that took them.
-        beside: libraries that were measured in the same process, `torch`, `cupy`.
         setting: where they were taken.
         cases: by name.
     """
@@ -46,7 +44,6 @@ class Saved:
     schema_version: int = SCHEMA
     kind: str = KIND
     tilec: str = __version__
-    beside: tuple[str, ...] = ()
     setting: Setting
     cases: Mapping[str, SavedCase]
 
@@ -149,29 +146,6 @@ def require_comparable(saved: Saved, now: Setting, shown: str) -> None:
         )
 
 
-def unlike(saved: Saved, cases: Sequence[CaseBench]) -> str:
-    """Return another difference between a run and saved measurements; it rejects nothing."""
-    if saved.tilec != __version__:
-        return (
-            f"it was saved by tilec {saved.tilec}, which may measure otherwise than {__version__}"
-        )
-    then, now = (", ".join(names) or "nothing" for names in (saved.beside, beside(cases)))
-    if then == now:
-        return ""
-    return f"it was measured beside {then}, now beside {now}: what a library leaves in a GPU's memory may be seen in the kernels' times"
-
-
-def beside(cases: Sequence[CaseBench]) -> tuple[str, ...]:
-    """Return the libraries that were measured and have memory on the GPU."""
-    words = {
-        LIBRARIES[rival.text.partition(":")[0]]
-        for case in cases
-        for rival in case.rivals
-        if rival.measurement is not None
-    }
-    return tuple(sorted(words - {"numpy"}))
-
-
 def write_saved(
     path: Path, setting: Setting, cases: Sequence[CaseBench], kept: Mapping[str, SavedCase]
 ) -> None:
@@ -191,7 +165,7 @@ def write_saved(
         if case.measurement is not None:
             samples = case.measurement.samples
             rows[case.name] = SavedCase(image=case.code, inputs=case.inputs, samples=samples)
-    saved = Saved(setting=setting, cases=dict(sorted(rows.items())), beside=beside(cases))
+    saved = Saved(setting=setting, cases=dict(sorted(rows.items())))
     with atomic_write(path) as file:
         file.write((json.dumps(encode(saved), indent=1) + "\n").encode())
 

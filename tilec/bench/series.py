@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from tilec.bench.report import CaseBench
-from tilec.bench.statistics import Interval, series_interval
+from tilec.bench.statistics import Interval, summarize
 from tilec.bench.work import MEMORY_BOUND, Work
 
 GB, TFLOP = "GB/s", "TFLOP/s"
@@ -126,7 +125,7 @@ def _group(base: str, cases: Sequence[CaseBench], sweep: str) -> Group:
 
 
 def _spot(samples: Sequence[float], work: Work, unit: str) -> Spot:
-    seconds = median(samples)
+    summary = summarize(samples)
     amount = {TFLOP: work.flops, GB: work.bytes}.get(unit)
-    rate = amount / seconds / SCALES[unit] if amount is not None else None
-    return Spot(seconds=seconds, interval=series_interval(samples), rate=rate)
+    rate = amount / summary.median / SCALES[unit] if amount is not None else None
+    return Spot(seconds=summary.median, interval=summary.interval, rate=rate)

@@ -34,6 +34,10 @@ class Interval:
     high: float
     coverage: float
 
+    def __contains__(self, value: float) -> bool:
+        """Return whether a value is within the bounds."""
+        return self.low <= value <= self.high
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
@@ -55,23 +59,17 @@ class Ratio:
     def certain(self) -> bool:
         """Whether the interval excludes 1."""
         interval = self.interval
-        return interval.coverage >= CONFIDENCE and not interval.low <= 1 <= interval.high
+        return interval.coverage >= CONFIDENCE and 1 not in interval
 
 
 def summarize(samples: Sequence[float]) -> Summary:
-    """Return median, interval and outliers.
-
-    Raises:
-        ValueError: there are no samples, or one is not finite.
-    """
-    if not samples or not all(math.isfinite(sample) for sample in samples):
-        raise ValueError("a summary needs samples, and all of them finite")
+    """Return median, interval and outliers of a time series."""
     middle = median(samples)
     spread = _SCALE * median([abs(sample - middle) for sample in samples])
     limit = max(_DEVIATIONS * spread, _LEAST_PART * abs(middle))
     return Summary(
         median=middle,
-        interval=median_interval(samples),
+        interval=series_interval(samples),
         outliers=tuple(sample for sample in samples if abs(sample - middle) > limit),
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tilec.bench import saved as saved_files
 from tilec.bench.cases import PRECISE, Bench, BenchOptions, check_rivals
+from tilec.bench.device import BenchDevice
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
-from tilec.bench.place import DevicePlace, Place
 from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
@@ -20,7 +19,7 @@ from tilec.case.cases import BoundCase
 from tilec.case.selection import parse_expression
 from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App
-from tilec.cli.bench_show import Rows, end_lines, head_lines, markdown, plot_lines, write_report
+from tilec.cli.bench_show import Rows, end_lines, head_lines, markdown, variant_lines, write_report
 from tilec.cli.cases import (
     Opened,
     Wish,
@@ -119,9 +118,9 @@ def run_bench(app: App, given: Given) -> int:
     check_rivals(cases)
     if given.variants and opened.bundle is not None:
         cases, points = all_variants(cases, opened.kernels, points)
-    where = None
+    bench_device = None
     if opened.bundle is not None:
-        where = DevicePlace(
+        bench_device = BenchDevice(
             load(opened.bundle, device, driver=driver),
             driver,
             cold=given.cold is not False,
@@ -129,7 +128,7 @@ def run_bench(app: App, given: Given) -> int:
             advice=opened.advice,
         )
     plan = BenchPlan(cases=cases, points=points, sweep=sweep)
-    return measure_cases(app, given, files, where, opened, plan, project.manifest)
+    return measure_cases(app, given, files, bench_device, opened, plan, project.manifest)
 
 
 def _settings(given: Given, sweep: Sweep | None, value: str) -> tuple[str, ...]:
@@ -197,20 +196,21 @@ def measure_cases(
     app: App,
     given: Given,
     files: Files,
-    place: Place | None,
+    device: BenchDevice | None,
     opened: Opened,
     plan: BenchPlan,
     manifest: Manifest,
 ) -> int:
     """Measure cases, print each as it ends, write the files and return the exit code."""
-    bench, ceilings, heads = None, None, list[str]()
+    bench, ceilings, setting, heads = None, None, None, list[str]()
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
-    if place is not None:
+    if device is not None:
+        setting = device.setting
         if files.base is not None:
-            require_comparable(files.base, place.setting, files.shown)
-        app.status("measuring what the device can do at most")
-        ceilings = place.ceilings(fresh=given.measure_ceilings)
-        heads = list(head_lines(place.setting, ceilings, place.missing))
+            require_comparable(files.base, setting, files.shown)
+        app.status("measuring the ceilings of the device")
+        ceilings = device.ceilings(fresh=given.measure_ceilings)
+        heads = list(head_lines(setting, ceilings, device.clocks_missing))
         app.say("\n".join(heads))
         most = given.samples or SAMPLES
         measure = MeasureOptions(
@@ -223,39 +223,38 @@ def measure_cases(
         options = BenchOptions(
             measure=measure, against=given.against, saved=files.base, limit=limit
         )
-        bench = Bench(place, options, root=manifest.root, ceilings=ceilings)
+        bench = Bench(device, options, root=manifest.root, ceilings=ceilings)
     results = _measured(app, bench, opened, plan)
     code = ending(results, given.fail_slower)
     sweep = plan.sweep.name if plan.sweep else ""
-    for line in plot_lines(results, sweep):
+    for line in variant_lines(results, sweep):
         app.say(line, wrap=False)
     ends = list(end_lines(results, files.base, limit, gate=given.fail_slower is not None))
     for line in ends:
         app.say(line)
-    if place is not None:
-        _write(app, files, place.setting, results, failed=code != 0)
+    if setting is not None:
+        _write(app, files, setting, results, failed=code != 0)
         if files.html is not None:
             title, notes = manifest.package.name, [*heads, *ends]
             write_report(app, files.html, results, title, ceilings, sweep, notes)
     if app.json:
-        extra: dict[str, Any] = {"ok": code == 0}
-        if place is None:
-            extra["cases"] = [
-                {"name": one.name, "kernel": one.kernel, "status": one.status, "reason": one.reason}
-                for one in results
-            ]
-        else:
-            extra |= bench_json(results, place.setting, ceilings, place.missing)
-            extra |= {"against_saved": files.shown or None, "fail_slower": given.fail_slower}
-        if plan.sweep is not None:
-            extra["sweep"] = {"name": sweep, "values": list(plan.sweep.values)}
-        app.document("bench", {**package_json(opened, manifest), **extra})
+        missing = device.clocks_missing if device is not None else ""
+        values = list(plan.sweep.values) if plan.sweep else []
+        body = {
+            "ok": code == 0,
+            **package_json(opened, manifest),
+            **bench_json(results, setting, ceilings, missing),
+            "against_saved": files.shown or None,
+            "fail_slower": given.fail_slower,
+            "sweep": {"name": sweep, "values": values} if values else None,
+        }
+        app.document("bench", body)
     return code
 
 
 def _measured(app: App, bench: Bench | None, opened: Opened, plan: BenchPlan) -> list[CaseBench]:
     """Measure the cases in turn and print each as it ends."""
-    rows = Rows(app, plan.cases, plan.points)
+    rows = Rows(app, plan.cases)
     results: list[CaseBench] = []
     for case in plan.cases:
         app.status(f"measuring {case.name} ({len(results) + 1} of {len(plan.cases)})")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 
 import click
 
 from tilec.bench.gate import Change, Standing
 from tilec.bench.measure import Measurement
-from tilec.bench.page import Report, render
+from tilec.bench.page import render
 from tilec.bench.plot import INSTALL, can_plot
-from tilec.bench.report import CaseBench, Point, RivalResult, Setting
-from tilec.bench.saved import Saved, unlike
+from tilec.bench.report import CaseBench, RivalResult, Setting
+from tilec.bench.saved import Saved
 from tilec.bench.series import groups_of, rows_of
-from tilec.bench.statistics import Interval, series_interval
+from tilec.bench.statistics import CONFIDENCE, Interval
 from tilec.bench.work import Ceilings
 from tilec.case.cases import BoundCase
 from tilec.cli.app import App
@@ -36,6 +35,7 @@ from tilec.cli.tables import (
 from tilec.model.atomic import atomic_write
 
 TITLES = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max")
+REPORT_HEADS = (*TITLES, "variant", "against saved", "against")
 HEADS = columns("~case", *(f">{title}" for title in TITLES[1:]))
 SIZES = (9, 6, 7, 6, 7, 8)  # widths of the numbers
 BOUNDS = {"memory": "mem", "compute": "math", "": ""}
@@ -44,62 +44,37 @@ SHOWN = 4
 
 
 class Rows:
-    """Prints each case as it ends; points of a sweep are below the name of their case.
+    """Prints each case as it ends, with its rivals below.
 
     Args:
         app: run of the command.
         cases: all cases.
-        points: points of the cases that have one, by name.
     """
 
-    def __init__(self, app: App, cases: Sequence[BoundCase], points: Mapping[str, Point]) -> None:
-        self._app, self._base = app, ""
-        names = [_label(case.name, points.get(case.name)) for case in cases]
-        for case in cases:
-            indent = "    " if case.name in points else "  "
-            names += [f"{indent}{text}" for text in (case.bench.against if case.bench else ())]
-        sizes = (max(map(cells, names)), *SIZES)
-        self._table: Table = Table(HEADS, sizes, width=terminal_width())
-        self._begun = False
+    def __init__(self, app: App, cases: Sequence[BoundCase]) -> None:
+        self._app = app
+        names = [case.name for case in cases]
+        names += [f"  {text}" for case in cases if case.bench for text in case.bench.against]
+        self._table = Table(HEADS, (max(map(cells, names)), *SIZES), width=terminal_width())
+        app.say(self._table.head(), wrap=False)
 
     def print(self, case: CaseBench) -> None:
         """Print one case."""
-        if not self._begun:
-            self._begun = True
-            self._app.say(self._table.head(), wrap=False)
-        base = case.point.base if case.point is not None else ""
-        if base and base != self._base:
-            self._app.say(base)
-        self._base = base
-        label = _label(case.name, case.point)
         if case.measurement is None:
             word, color = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
-            self._row([label, (word, color)])
+            self._app.say(self._table.row([case.name, (word, color)]), wrap=False)
             if case.error is not None:
                 for line in located_text(case.error, self._app.show).splitlines():
                     self._app.say(f"  {line}")
             return
-        if base and self._table.shortens(label):
-            # A point is distinguished by the middle of its name, which must not be shortened.
-            self._app.say(label, wrap=False)
-            label = ""
-        self._row([label, *numbers(case)])
-        indent = "  " if case.point is None else "    "
+        self._app.say(self._table.row([case.name, *numbers(case)]), wrap=False)
         for rival in case.rivals:
-            if rival.measurement is not None and rival.interval is not None:
-                lead = self._table.row([f"{indent}{rival.text}", *_times(rival.measurement)])
-                ratio = ratio_text(rival.ratio, rival.interval)
-                self._app.say(f"{lead}  {ratio}", wrap=False)
+            if rival.measurement is not None:
+                lead = self._table.row([f"  {rival.text}", *_times(rival.measurement)])
+                self._app.say(f"{lead}  {_rival_text(rival)}", wrap=False)
         if case.change is not None:
-            text = f"{indent}{change_text(case.change)}"
+            text = f"  {change_text(case.change)}"
             self._app.say(style(text, fg=COLORS.get(case.change.standing)))
-
-    def _row(self, row: Sequence[str | tuple[str, str]]) -> None:
-        self._app.say(self._table.row(row), wrap=False)
-
-
-def _label(name: str, point: Point | None) -> str:
-    return name if point is None else f"  {name.removeprefix(point.base).strip()}"
 
 
 def numbers(case: CaseBench) -> list[str]:
@@ -173,11 +148,7 @@ def _doubts(results: Sequence[CaseBench]) -> Iterator[str]:
     restless = [name for name, measurement in measured if not measurement.steady]
     if restless:
         yield f"not steady after warming up: {listed(restless, SHOWN)}"
-    few = [
-        name
-        for name, measurement in measured
-        if series_interval(measurement.samples).coverage < 0.95
-    ]
+    few = [name for name, one in measured if one.summary.interval.coverage < CONFIDENCE]
     if few:
         yield f"too few samples for an interval of 95%: {listed(few, SHOWN)}"
 
@@ -200,8 +171,6 @@ def _saved_lines(
     uncompared = ((case.uncompared, case.name) for case in results if case.uncompared)
     for reason, names in _grouped(uncompared):
         yield f"not compared: {names}: {reason}"
-    if other := unlike(saved, results):
-        yield f"note: {other}"
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
         yield f"saved and not measured now: {listed(left, SHOWN)}"
@@ -209,14 +178,14 @@ def _saved_lines(
     slower, unclear = by[Standing.SLOWER], by[Standing.UNCLEAR]
     same_code = [case.name for case in slower if case.same_code]
     if same_code:
-        yield f"{listed(same_code, SHOWN)}: the code is the same as then, so that something else is slower"
+        yield f"{listed(same_code, SHOWN)}: the code is that of the saved times, so something else is slower"
     if unclear:
         names = listed([case.name for case in unclear], SHOWN)
         yield f"too noisy to tell: {names}; take more --seconds, on a quiet machine"
     counts = {standing: len(cases) for standing, cases in by.items() if cases}
     shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
     compared = plural(sum(counts.values()), "case")
-    message = f"{compared} held against what was saved, {100 * limit:g}% allowed"
+    message = f"{compared} compared with saved times, {100 * limit:g}% allowed"
     yield f"{_verdict(counts) if gate else ''}{message}: {shown or 'nothing to compare'}"
 
 
@@ -238,34 +207,33 @@ def _verdict(counts: Mapping[Standing, int]) -> str:
     return style(f"{word}: ", fg=color, bold=True)
 
 
+def report_rows(results: Sequence[CaseBench]) -> list[list[str]]:
+    """Return the rows of a report's table, below `REPORT_HEADS`."""
+    rows = []
+    for case in results:
+        if case.measurement is None:
+            reason = case.error.what if case.error is not None else case.reason
+            rows.append([case.name, case.status, *[""] * (len(REPORT_HEADS) - 3), reason])
+            continue
+        change = "-"
+        if case.change is not None:
+            change = f"{case.change.ratio - 1:+.1%} {case.change.standing.value}"
+        rivals = "; ".join(f"{rival.text}: {_rival_text(rival)}" for rival in case.rivals)
+        rows.append([case.name, *numbers(case), case.variant, change, rivals])
+    return rows
+
+
 def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
     """Return a Markdown table for a comment."""
     where = f"{setting.device}, driver {setting.driver}"
     if setting.kind == "cpu":
         where = "the cpu device (says nothing of a GPU)"
-    changes = any(case.change is not None for case in results)
-    heads = [*TITLES, *(["against saved"] if changes else []), "against"]
-    rows = []
-    for case in results:
-        row = [case.status, *[""] * (len(heads) - 2)]
-        if case.measurement is not None:
-            change = [_change_cell(case.change)] if changes else []
-            rivals = "<br>".join(f"`{rival.text}` {_rival_text(rival)}" for rival in case.rivals)
-            row = [*numbers(case), *change, rivals]
-        rows.append([case.name, *row])
-    lines = [f"**tilec bench** on {where}", "", f"| {' | '.join(heads)} |"]
-    lines.append(f"|---|{'---:|' * (len(heads) - 2)}---|")
-    for row in rows:
+    lines = [f"**tilec bench** on {where}", "", f"| {' | '.join(REPORT_HEADS)} |"]
+    lines.append(f"|---|{'---:|' * (len(REPORT_HEADS) - 2)}---|")
+    for row in report_rows(results):
         escaped = (text.replace("|", "\\|") for text in row)
         lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines) + "\n"
-
-
-def _change_cell(change: Change | None) -> str:
-    if change is None:
-        return "-"
-    bold = "**" if change.standing in (Standing.SLOWER, Standing.FASTER) else ""
-    return f"{bold}{change.ratio - 1:+.1%} {change.standing.value}{bold}"
 
 
 def _rival_text(rival: RivalResult) -> str:
@@ -322,33 +290,25 @@ def rate_text(rate: float | None, unit: float) -> str:
 
 def _times(measurement: Measurement) -> tuple[str, str]:
     """Return the median, and the wider half of its interval in percent of it."""
-    interval, middle = series_interval(measurement.samples), median(measurement.samples)
+    interval, middle = measurement.summary.interval, measurement.summary.median
     half = max(interval.high - middle, middle - interval.low) / middle
     return time_text(middle), f"±{100 * half:.1f}%" if half < 1 else ">100%"
 
 
-def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """Yield a table for each case with several points.
-
-    A sweep is in order, and variants are sorted by time.
+def variant_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
+    """Yield a table for each case whose variants were measured, the fastest first.
 
     Args:
         results: results of a run.
-        sweep: name of the swept value; empty if only variants differ.
+        sweep: name of the swept value; with one there is no order.
     """
-    for group in groups_of(results, sweep):
-        (first, second, *titles), rows = rows_of(group, time_text)
-        heads = [f"{'>' if group.sweep else '~'}{first}", f"~{second}"]
-        heads += [f">{title}" for title in titles]
-        shown = [i for i, head in enumerate(heads) if head[1:] or any(row[i] for row in rows)]
+    for group in () if sweep else groups_of(results, sweep):
+        (variant, _, *titles), rows = rows_of(group, time_text)
+        heads = columns(f"~{variant}", *(f">{title}" for title in titles))
         yield ""
-        yield f"{group.base} by {group.sweep or 'variant'}"
-        yield from table(
-            columns(*(heads[i] for i in shown)),
-            [[row[i] for i in shown] for row in rows],
-            width=terminal_width(),
-            indent="  ",
-        )
+        yield f"{group.base} by variant"
+        cells_of = [[name, *times] for name, _, *times in rows]
+        yield from table(heads, cells_of, width=terminal_width(), indent="  ")
 
 
 def write_report(
@@ -365,27 +325,18 @@ def write_report(
     Raises:
         OutputError: the file cannot be written; an existing file is unchanged.
     """
-    report = Report(
+    data = render(
+        results,
         title=title,
         ceilings=ceilings,
-        results=results,
         sweep=sweep,
-        heads=(*TITLES, "variant", "held against"),
-        rows=[_page_row(case) for case in results],
+        heads=REPORT_HEADS,
+        rows=report_rows(results),
         notes=[text for line in notes if (text := click.unstyle(line).strip())],
+        time_text=time_text,
     )
-    data = render(report, time_text=time_text)
     with atomic_write(path) as file:
         file.write(data)
     app.say(f"wrote {app.show(path)}: {plural(len(results), 'case')}, {bytes_text(len(data))}")
     if not can_plot():
         app.note(f"note: {app.show(path)} has tables and no plots: {INSTALL}")
-
-
-def _page_row(case: CaseBench) -> list[str]:
-    if case.measurement is None:
-        reason = case.error.what if case.error is not None else case.reason
-        return [case.name, case.status, *[""] * len(TITLES[1:]), reason]
-    against = "; ".join(f"{rival.text}: {_rival_text(rival)}" for rival in case.rivals)
-    change = f"{change_text(case.change)}. " if case.change is not None else ""
-    return [case.name, *numbers(case), case.variant, change + against]

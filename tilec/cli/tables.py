@@ -110,10 +110,6 @@ class Table:
     def _line(self, texts: Sequence[str]) -> str:
         return self._indent + GAP.join(texts[i] for i in self._shown if i < len(texts)).rstrip()
 
-    def shortens(self, text: str) -> bool:
-        """Return whether a text is too wide for the first column."""
-        return cells(text) > self._sizes[0]
-
 
 def table(
     heads: Sequence[Column],

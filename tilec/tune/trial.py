@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from statistics import median
 
 from tilec.bench.statistics import Summary, summarize
 from tilec.model.tuning import Status
@@ -54,4 +55,4 @@ class Trial:
     @property
     def seconds(self) -> float:
         """The median of the samples."""
-        return self.summary.median
+        return median(self.samples)

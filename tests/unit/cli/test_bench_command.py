@@ -16,7 +16,7 @@ from tests.bench_samples import (
     BENCH,
     GIVEN,
     H200,
-    PlannedPlace,
+    PlannedDevice,
     app,
     bound,
     manifest,
@@ -48,17 +48,17 @@ class Desk:
         plan: Plan = times,
         *,
         json: bool = False,
-        place: PlannedPlace | None = None,
+        device: PlannedDevice | None = None,
         **given: Any,
-    ) -> tuple[int, PlannedPlace]:
+    ) -> tuple[int, PlannedDevice]:
         found = manifest(*self.cases, root=self.root)
         here = app(self.root, json=json)
         wish = dataclasses.replace(GIVEN, **given)
         files = Files(here, types.SimpleNamespace(manifest=found), wish)  # type: ignore[arg-type]
-        place = place or PlannedPlace(plan)
+        device = device or PlannedDevice(plan)
         return measure_cases(
-            here, wish, files, place, opened(), bench_run.BenchPlan(cases=bound(found)), found
-        ), place
+            here, wish, files, device, opened(), bench_run.BenchPlan(cases=bound(found)), found
+        ), device
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def test_the_gate_fails_a_case_that_is_slower_twice(
 ) -> None:
     assert desk.bench(save="main")[0] == 0
     assert capsys.readouterr().out.endswith("\nsaved 2 cases as .tilec/bench/main.json\n")
-    code, place = desk.bench(slower, against_saved="main", fail_slower=0.05, against=False)
+    code, device = desk.bench(slower, against_saved="main", fail_slower=0.05, against=False)
     assert code == 1
-    assert place.measured == ["4k", "4k", "bare"]
+    assert device.measured == ["4k", "4k", "bare"]
     assert "1 slower, 1 same" in capsys.readouterr().out
     # Without the gate it is told all the same.
     assert desk.bench(slower, against_saved="main", against=False)[0] == 0
@@ -95,7 +95,7 @@ def test_the_gate_passes_a_case_that_was_slower_once(
     shown = capsys.readouterr().out
     assert code == 0
     assert "+0.0% against saved (-0.2% to +0.2%): same when measured again, not at first" in shown
-    assert shown.splitlines()[-1] == "ok: 2 cases held against what was saved, 5% allowed: 2 same"
+    assert shown.splitlines()[-1] == "ok: 2 cases compared with saved times, 5% allowed: 2 same"
     assert shown.count("  numpy:add(x, y)") == 2  # once in each run
 
 
@@ -124,7 +124,7 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(
     assert "not compared: add/other: nothing was saved of it\n" in shown
     assert "not compared: add/4k: its inputs are others now\n" in shown
     assert "saved and not measured now: add/bare\n" in shown
-    assert "FAIL: 0 cases held against what was saved, 5% allowed: nothing to compare" in shown
+    assert "FAIL: 0 cases compared with saved times, 5% allowed: nothing to compare" in shown
 
 
 def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
@@ -132,10 +132,10 @@ def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
     elsewhere = dataclasses.replace(
         H200, device="NVIDIA A100", multiprocessors=108, driver="570.1", cold=False
     )
-    place = PlannedPlace(times, setting=elsewhere)
+    device = PlannedDevice(times, setting=elsewhere)
     with pytest.raises(UsageError) as caught:
-        desk.bench(place=place, against_saved="main")
-    assert place.measured == []
+        desk.bench(device=device, against_saved="main")
+    assert device.measured == []
     assert str(caught.value) == (
         ".tilec/bench/main.json was measured elsewhere: device 'Fake H200', now 'NVIDIA A100'; multiprocessors 132, now 108; "
         "driver '580.95.05', now '570.1'; L2 cache cold, now hot\n"
@@ -144,7 +144,7 @@ def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
     )
     with pytest.raises(UsageError, match="L2 cache cold, now hot") as hot:
         desk.bench(
-            place=PlannedPlace(times, setting=dataclasses.replace(H200, cold=False)),
+            device=PlannedDevice(times, setting=dataclasses.replace(H200, cold=False)),
             against_saved="main",
         )
     assert hot.value.fix == "pass --cold or --hot as then"
@@ -191,10 +191,10 @@ def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
 MARKDOWN = """\
 **tilec bench** on Fake H200, driver 580.95.05
 
-| case | time | 95% | launch | GB/s | TFLOP/s | of max | against saved | against |
-|---|---:|---:|---:|---:|---:|---:|---:|---|
-| add/4k | 14.0 us | ±0.1% | 3.4 us | 3.50 | <0.01 | 88% mem | **+8.0% slower** | `numpy:add(x, y)` 21.37x as long (21.35 to 21.39)<br>`torch:add(x, y)` not measured |
-| add/bare | 250.0 us | ±0.1% | 3.4 us | 0.05 | <0.01 | 1% mem | +0.0% same |  |
+| case | time | 95% | launch | GB/s | TFLOP/s | of max | variant | against saved | against |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---|
+| add/4k | 14.0 us | ±0.1% | 3.4 us | 3.50 | <0.01 | 88% mem | add-a16 | +8.0% slower | numpy:add(x, y): 21.37x as long (21.35 to 21.39); torch:add(x, y): not measured |
+| add/bare | 250.0 us | ±0.1% | 3.4 us | 0.05 | <0.01 | 1% mem | add-a16 | +0.0% same |  |
 """
 
 
@@ -242,19 +242,19 @@ def test_refuses_places_before_it_measures(
 ) -> None:
     (desk.root / "file").write_text("")
     os.mkfifo(desk.root / "pipe")
-    place = PlannedPlace(times)
+    device = PlannedDevice(times)
     with pytest.raises(error):
-        desk.bench(place=place, **given)
-    assert place.measured == []
+        desk.bench(device=device, **given)
+    assert device.measured == []
 
 
 def test_tells_what_makes_times_doubtful(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    hot = PlannedPlace(
+    hot = PlannedDevice(
         times,
         reading=ClockReading(sm=1500, memory=3201, held_back=("heat",)),
-        missing="the clocks cannot be read: x",
+        clocks_missing="the clocks cannot be read: x",
     )
-    desk.bench(place=hot, samples=6, seconds=0.0)
+    desk.bench(device=hot, samples=6, seconds=0.0)
     shown = capsys.readouterr().out
     assert "note: the clocks cannot be read: x\n" in shown
     assert "clocks were held back (heat) during add/4k, add/bare\n" in shown
@@ -263,14 +263,14 @@ def test_tells_what_makes_times_doubtful(desk: Desk, capsys: pytest.CaptureFixtu
 def test_cases_that_cannot_run_there_are_skipped_and_none_at_all_is_no_measurement(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _ = desk.bench(place=PlannedPlace(times, refused={"4k": "it needs a GPU"}))
+    code, _ = desk.bench(device=PlannedDevice(times, refused={"4k": "it needs a GPU"}))
     shown = capsys.readouterr().out
     assert code == 0
     assert "add/4k                  skip\n" in shown
     assert "skipped add: it needs a GPU\n" in shown
     assert (
         desk.bench(
-            place=PlannedPlace(times, refused=dict.fromkeys(("4k", "bare"), "it needs a GPU")),
+            device=PlannedDevice(times, refused=dict.fromkeys(("4k", "bare"), "it needs a GPU")),
             save="main",
         )[0]
         == 3
@@ -282,10 +282,10 @@ def test_a_case_that_goes_wrong_costs_itself_alone(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk.cases = (("4k", 4096, 'bytes = "z.size // (x.size - y.size)"'), ("bare", 1003, BENCH))
-    code, place = desk.bench(save="main")
+    code, device = desk.bench(save="main")
     shown = capsys.readouterr().out
     assert code == 1
-    assert place.measured == ["bare"]
+    assert device.measured == ["bare"]
     assert "ERROR" in shown
     assert "add/4k: bench.bytes = 'z.size // (x.size - y.size)'" in shown
     assert "\n  tilec.toml:" in shown, "a place is said from where one works"

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from tests.bench_samples import GIVEN, PlannedPlace, app, bound, manifest, opened
+from tests.bench_samples import GIVEN, PlannedDevice, app, bound, manifest, opened
 from tests.bundle_samples import write_sample
 from tests.conftest import Golden
 from tests.runtime_samples import ADD
@@ -126,12 +126,12 @@ def bench_sweep(scene: Scene) -> str:
     cases, points = swept_cases(at, sweep)
     here = app(scene.folder)
     files = Files(here, type("Project", (), {"manifest": found}), GIVEN)  # type: ignore[arg-type]
-    place = PlannedPlace(lambda case, n: times(case, n) * (1 + n))
+    device = PlannedDevice(lambda case, n: times(case, n) * (1 + n))
     bench_run.measure_cases(
         here,
         GIVEN,
         files,
-        place,
+        device,
         opened(),
         bench_run.BenchPlan(cases=cases, points=points, sweep=sweep),
         found,

@@ -1,4 +1,4 @@
-"""Measuring on a device, or by a test's planned times."""
+"""A device to measure on: times kernels and their rivals, and knows its ceilings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tilec.bench.ceilings import known_ceilings, measured_apart, path_of
 from tilec.bench.clocks import Clocks, uuid_of
-from tilec.bench.libraries import GpuLibrary, Library, open_library
-from tilec.bench.measure import Clock, Subject
+from tilec.bench.libraries import Library, NumpyLibrary, open_library
 from tilec.bench.report import Setting
 from tilec.bench.rivals import Call
 from tilec.bench.timer import HostTimer, KernelTimer, RivalTimer, plan_cache
@@ -30,57 +29,8 @@ from tilec_runtime.errors import MissingError
 from tilec_runtime.launch.load import Module
 
 
-class Timed(Subject, Protocol):
-    """A case to time; see `KernelTimer`."""
-
-    variant: str
-    code: str
-    cache: str
-
-    def host_seconds(self, launches: int, clock: Clock) -> float | None:
-        """Return the host's seconds for one launch, the mean of `launches`."""
-
-
-class Contender(Subject, Protocol):
-    """A rival to time; `note` says what makes its times doubtful."""
-
-    note: str
-
-    def close(self) -> None:
-        """Free its memory."""
-
-
-class Place(Protocol):
-    """A device to measure on. `missing` says why its clocks cannot be read."""
-
-    setting: Setting
-    missing: str
-
-    def clock(self) -> float:
-        """Return the host's seconds."""
-
-    def ceilings(self, *, fresh: bool) -> Ceilings | None:
-        """Return the ceilings of the device, or None on the cpu device."""
-
-    def refusal(self, case: BoundCase) -> str:
-        """Return why the device cannot run a case; empty where it can."""
-
-    def timed(
-        self, case: BoundCase, inputs: Mapping[str, Value]
-    ) -> contextlib.AbstractContextManager[Timed]:
-        """Return a case to time, with its memory."""
-
-    def library(self, name: str) -> Library:
-        """Return a library to compare with."""
-
-    def contender(
-        self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]
-    ) -> Contender:
-        """Return a rival to time, with its memory."""
-
-
-class DevicePlace:
-    """A bundle on a device.
+class BenchDevice:
+    """A bundle on a device to measure on.
 
     Args:
         module: the bundle there.
@@ -88,6 +38,10 @@ class DevicePlace:
         cold: whether launches find the L2 cache cold.
         cache: the cache directory, for ceilings; None for no cache.
         advice: how to get Tile IR into the bundle.
+
+    Attributes:
+        setting: what its measurements have in common.
+        clocks_missing: why its clocks cannot be read; empty where they can.
     """
 
     def __init__(
@@ -105,7 +59,7 @@ class DevicePlace:
         self._libraries: dict[str, Library | MissingError] = {}
         self._uuid = "" if self._device.interprets else uuid_of(self._device.ordinal)
         self._clocks = None if self._device.interprets else Clocks(self._uuid)
-        self.missing = self._clocks.missing if self._clocks else ""
+        self.clocks_missing = self._clocks.missing if self._clocks else ""
         version = self._clocks.driver if self._clocks else ""
         self.setting = setting_of(self._device, version, cold=cold)
 
@@ -135,7 +89,7 @@ class DevicePlace:
         return self._runner.refusal(case)
 
     @contextlib.contextmanager
-    def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> Iterator[Timed]:
+    def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> Iterator[KernelTimer]:
         """Return the launches of a case."""
         with contextlib.closing(
             KernelTimer(
@@ -163,7 +117,7 @@ class DevicePlace:
 
     def contender(
         self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]
-    ) -> Contender:
+    ) -> RivalTimer | HostTimer:
         """Return the rival on tensors of its library, with as many copies as the kernel has."""
         size = sum(value.nbytes for value in inputs.values() if isinstance(value, np.ndarray))
         plan = plan_cache(size, self._device, self._driver, cold=self._cold)
@@ -172,9 +126,9 @@ class DevicePlace:
         ]
         if self._device.interprets is not None:
             return HostTimer(calls, self.clock)
-        gpu: GpuLibrary = library  # type: ignore[assignment]  # open_library gives such on a GPU
+        assert not isinstance(library, NumpyLibrary)  # it is for the cpu device alone
         return RivalTimer(
-            self._device, self._driver, gpu, calls, flush=plan.flush, clocks=self._clocks
+            self._device, self._driver, library, calls, flush=plan.flush, clocks=self._clocks
         )
 
 
