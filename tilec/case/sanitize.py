@@ -20,7 +20,7 @@ from tilec.case.run import Device, arguments_on
 from tilec.case.undetermined import Fills, find_undetermined
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun, execute_run
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
 from tilec_runtime.cpu.tileir.execute import DEFAULT
@@ -93,7 +93,7 @@ class CaseFindings:
 
 
 class Watch:
-    """Makes a checker for each launch and keeps it: `CpuOptions.observer` of a cpu device.
+    """Makes a checker for each launch on a cpu device, and keeps it.
 
     Args:
         not_finite: report the first NaN or infinity that is computed from finite numbers.
@@ -182,11 +182,9 @@ class Sanitizer:
         self._watch.know(bundle)
         self._fills = Fills()
         self._steps = options.steps or DEFAULT.steps
-        watching = CpuOptions(
-            steps=options.steps, observer=self._watch, output=_silent, undetermined=self._fills
-        )
+        watching = CpuOptions(steps=self._steps, output=_silent, run=self._run_watched)
         plain = dataclasses.replace(
-            watching, order=options.orders[0], observer=None, cancelled=self._fills.spent
+            watching, order=options.orders[0], run=self._run_plain, cancelled=self._fills.spent
         )
 
         def device(chosen: CpuOptions) -> ModuleDevice:
@@ -215,6 +213,12 @@ class Sanitizer:
             seen.take(self._watch)
             return seen.result(error)
         return seen.result()
+
+    def _run_watched(self, run: CpuRun) -> None:
+        execute_run(run.with_options(observer=self._watch(run), undetermined=self._fills()))
+
+    def _run_plain(self, run: CpuRun) -> None:
+        execute_run(run.with_options(undetermined=self._fills()))
 
     def _vary(self, seen: _Seen, *, whole: bool) -> None:
         """Look for results that depend on undetermined elements, unless the launch faults."""

@@ -39,7 +39,7 @@ class Source:
 
 
 class Fills:
-    """Values of undetermined elements in launches on a cpu device (`CpuOptions.undetermined`).
+    """Values of undetermined elements in launches on a cpu device (`Options.undetermined`).
 
     Attributes:
         wish: values for the next launches.
@@ -62,7 +62,7 @@ class Fills:
         self.sources.clear()
 
     def spent(self) -> bool:
-        """Count a loop iteration; return whether the limit is reached (`CpuOptions.cancelled`)."""
+        """Count a loop iteration; return whether the limit is reached (`Options.cancelled`)."""
         if self.passes is None:
             return False
         self.passes -= 1

@@ -352,6 +352,7 @@ def _cpu_options(
     print_line: Callable[[str], None],
 ) -> CpuOptions:
     from tilec_runtime.cpu.launch import CpuOptions, execute_run
+    from tilec_runtime.cpu.tileir.execute import DEFAULT
 
     def trace(run: CpuRun) -> None:
         from tilec.cli.findings import Sources
@@ -361,7 +362,7 @@ def _cpu_options(
 
     return CpuOptions(
         order="forward" if order == "" else order,
-        steps=given.steps or 0,
+        steps=given.steps or DEFAULT.steps,
         run=trace if blocks else execute_run,
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
-from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
+from tilec_runtime.cpu.launch import CpuOptions, QueuedCall, out_of_memory
 from tilec_runtime.cpu.memory import Allocations, Pool, rows_of
 from tilec_runtime.cpu.queue import Queue, QueueEvent, Work, end_all
 from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
@@ -192,9 +192,8 @@ class CpuDriver(GraphDouble):
     ) -> LaunchCall:
         """Return a call that enqueues launches; it returns an error instead of raising it."""
         self._queue(stream, parts.kernel)
-        launching = Launching(function, shape.grid, parts, self._options, self._allocations)
-        put = functools.partial(self._put, stream, f"launch of {parts.kernel}")
-        return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
+        put = functools.partial(self._put, stream, f"launch of {parts.kernel}", kernel=parts.kernel)
+        return QueuedCall(function, shape.grid, parts, self._options, self._allocations, put)
 
     def launch_target(self, _ordinal: int) -> None:
         """Return None: `bind_launch` binds every launch, and keeps its arguments alive."""
@@ -299,8 +298,6 @@ class CpuDriver(GraphDouble):
         # `part` keeps pinned memory alive: its owner may free it before the copy is done.
         to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
         of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
-        queue = self._queue(stream)
-        queue.check()
 
         def copy(_: Callable[[], bool]) -> None:
             # The closure keeps both parts alive: memory freed too early may then have other
@@ -324,8 +321,6 @@ class CpuDriver(GraphDouble):
         out_of = rows_of(
             self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False
         )
-        queue = self._queue(stream)
-        queue.check()
         self._put(stream, f"copy of rows {kind.value}", lambda _: np.copyto(into, out_of))
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
@@ -344,8 +339,7 @@ class CpuDriver(GraphDouble):
 
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of a memory range in stream order."""
-        queue, target = self._queue(stream), self._part(address, size)
-        queue.check()
+        target = self._part(address, size)
         self._put(stream, "fill", lambda _: target.fill(byte))
 
     def call(
@@ -364,8 +358,6 @@ class CpuDriver(GraphDouble):
             self._bytes(*span, own=False) if part is None else part
             for part, span in zip(parts, memory, strict=True)
         ]
-        queue = self._queue(stream)
-        queue.check()
         self._put(stream, what, lambda _: function(*bytes_))
 
     def _part(self, address: int, size: int) -> Any:
@@ -496,8 +488,13 @@ class CpuDriver(GraphDouble):
             raise SchedulingError(message, fix=fix, kernel=kernel)
         return queue
 
-    def _put(self, stream: int, kind: str, work: Work) -> None:
-        """Enqueue work, or add it to the graph if the stream is captured."""
+    def _put(self, stream: int, kind: str, work: Work, kernel: str = "") -> None:
+        """Enqueue work, or add it to the graph if the stream is captured.
+
+        Raises:
+            BaseException: the stream is closed, or earlier work on it failed.
+        """
+        self._queue(stream, kernel).check()
         if not self._captures.add(stream, kind, work):
             self._queue(stream).put(work)
 

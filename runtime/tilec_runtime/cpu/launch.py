@@ -5,15 +5,14 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.memory import Allocations
-from tilec_runtime.cpu.queue import Queue, Work
+from tilec_runtime.cpu.queue import Work
 from tilec_runtime.cpu.tileir.blocks import refuse_huge
-from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, execute
-from tilec_runtime.cpu.tileir.frame import Observer, Undetermined
+from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
@@ -51,6 +50,10 @@ class CpuRun:
     options: Options
     slots: tuple[str, ...] = ()
 
+    def with_options(self, **changes: Any) -> CpuRun:
+        """Return the launch with other options of the interpreter."""
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
+
 
 def execute_run(run: CpuRun) -> None:
     """Run every block."""
@@ -58,43 +61,20 @@ def execute_run(run: CpuRun) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class CpuOptions:
-    """Options of a cpu device.
+class CpuOptions(Options):
+    """Options of a cpu device, for all its launches.
 
     Attributes:
-        order: order of the blocks: "forward", "reverse", or the seed of a random order.
-        batch: most blocks to run at a time; 0 for an automatic choice.
-        steps: most loop iterations of one batch of blocks; 0 for the interpreter's default.
-        elements: most elements that a launch may compute, estimated before it starts; 0 for the
-            interpreter's default.
-        output: takes the output of `print` in kernels; None for standard output.
-        observer: creates the observer of a launch on the stream's thread, directly before the
-            launch; None for no observer.
-        undetermined: creates, per launch, the source of values that Tile IR leaves undefined.
-        cancelled: returns whether to stop the launch, called in each loop iteration; None for
-            never.
-        run: runs a launch; tools replace it to inspect launches.
+        run: runs a launch on the stream's thread; tools replace it to inspect launches.
     """
 
-    order: str | int = "forward"
-    batch: int = 0
-    steps: int = 0
-    elements: int = 0
-    output: Callable[[str], None] | None = None
-    observer: Callable[[CpuRun], Observer | None] | None = None
-    undetermined: Callable[[], Undetermined] = Undetermined
-    cancelled: Callable[[], bool] | None = None
     run: Callable[[CpuRun], None] = execute_run
 
 
-# Arguments, all regions, and the regions of tensors by name.
-_Taken: TypeAlias = "tuple[Sequence[Any], Sequence[MemoryRegion], Mapping[str, MemoryRegion]]"
+class QueuedCall:
+    """A launch bound to kernel, grid, tensor shapes and a stream (`LaunchCall`).
 
-
-class Launching:
-    """A launch bound to kernel, grid and tensor shapes.
-
-    A call adds addresses and scalars.
+    A call adds addresses and scalars, and enqueues it.
     """
 
     def __init__(
@@ -104,8 +84,11 @@ class Launching:
         parts: LaunchParts,
         options: CpuOptions,
         allocations: Allocations,
+        enqueue: Callable[[Work], None],
     ) -> None:
         """Check the entry point's parameters, and the estimated work of the grid.
+
+        `enqueue` raises a closed stream's error, or that of earlier work on it.
 
         Raises:
             BundleError: the parameters differ from the arguments that launches pass.
@@ -116,6 +99,7 @@ class Launching:
         self._parts = parts
         self._options = options
         self._allocations = allocations
+        self._enqueue = enqueue
         self._elements = tuple(_element(kind) for kind in program.signature.params)
         needed = tuple(
             8 if isinstance(element, Pointer) else max(element.bits // 8, 1)
@@ -129,47 +113,31 @@ class Launching:
                 fix="build the bundle again",
                 kernel=parts.kernel,
             )
-        refuse_huge(
-            program.footprint,
-            grid,
-            options.batch,
-            options.elements or DEFAULT.elements,
-            parts.kernel,
-        )
+        refuse_huge(program.footprint, grid, options.batch, options.elements, parts.kernel)
 
-    def prepare(
+    def __call__(
         self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]
-    ) -> Callable[[Callable[[], bool]], None]:
-        """Unpack the arguments of a launch, and return the work that runs it.
+    ) -> tuple[BaseException | None]:
+        """Enqueue the launch; return an error as a value.
 
         Args:
             parameters: address of the array of parameter addresses.
             held: addresses of the tensors, and all arguments of the call, which the work keeps
                 alive.
+        """
+        try:
+            run = self.run(parameters, held)
+            self._enqueue(lambda given_up: self._execute(run, given_up))
+        except Exception as error:  # noqa: BLE001 - `launch_failed` raises it
+            return (error,)
+        return (None,)
+
+    def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
+        """Unpack the arguments of a call, for a caller that executes the launch.
 
         Raises:
             ArgumentError: a plain address is outside the device's allocations.
         """
-        taken = self._take(parameters, held)
-
-        def work(cancelled: Callable[[], bool]) -> None:
-            self._execute(self._made(taken, cancelled))
-
-        return work
-
-    def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
-        """Unpack the arguments like `prepare`, for a caller that executes the launch."""
-        run = self._made(self._take(parameters, held), None)
-        observer = self._options.observer
-        return (
-            run
-            if observer is None
-            else dataclasses.replace(
-                run, options=dataclasses.replace(run.options, observer=observer(run))
-            )
-        )
-
-    def _take(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Taken:
         addresses, owners = held
         pointers = (
             (ctypes.c_void_p * len(self._elements)).from_address(parameters)
@@ -180,63 +148,37 @@ class Launching:
             _read(pointer, element)
             for pointer, element in zip(pointers, self._elements, strict=True)
         ]
+        parts = self._parts
         regions = {
             part.name: self._region(part, address, owners)
-            for part, address in zip(self._parts.tensors, addresses, strict=False)
+            for part, address in zip(parts.tensors, addresses, strict=False)
             if part.first != part.end
         }
-        plain = [self._plain(arguments[pointer], name) for pointer, name in self._parts.addresses]
-        return (
-            arguments,
-            [*regions.values(), *(region for region in plain if region is not None)],
-            regions,
-        )
-
-    def _made(self, taken: _Taken, cancelled: Callable[[], bool] | None) -> CpuRun:
-        parts, wish = self._parts, self._options
-        arguments, memory, regions = taken
-        stop = wish.cancelled
-        options = Options(
-            kernel=parts.kernel,
-            order=wish.order,
-            batch=wish.batch,
-            steps=wish.steps or DEFAULT.steps,
-            elements=wish.elements or DEFAULT.elements,
-            output=wish.output or DEFAULT.output,
-            cancelled=cancelled
-            if stop is None
-            else lambda: stop() or (cancelled is not None and cancelled()),
-            undetermined=wish.undetermined(),
-        )
+        plain = [self._plain(arguments[pointer], name) for pointer, name in parts.addresses]
         return CpuRun(
             kernel=parts.kernel,
             program=self._program,
             arguments=arguments,
             grid=self._grid,
-            memory=Memory(memory),
+            memory=Memory([*regions.values(), *(region for region in plain if region is not None)]),
             regions=regions,
-            options=options,
+            options=dataclasses.replace(self._options, kernel=parts.kernel),
             slots=parts.slots,
         )
 
-    def _execute(self, run: CpuRun) -> None:
-        parts, wish = self._parts, self._options
+    def _execute(self, run: CpuRun, given_up: Callable[[], bool]) -> None:
+        kernel, stop = run.kernel, self._options.cancelled
+        cancelled = given_up if stop is None else lambda: stop() or given_up()
         try:
-            if wish.observer is not None:
-                run = dataclasses.replace(
-                    run, options=dataclasses.replace(run.options, observer=wish.observer(run))
-                )
-            wish.run(run)
+            self._options.run(run.with_options(cancelled=cancelled))
         except (TilecError, OSError):  # OSError comes from the consumer of the kernel's output
             raise
         except MemoryError as error:
-            raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error
+            raise out_of_memory(f"{kernel}: {error}", kernel=kernel) from error
         except Exception as error:
-            message = (
-                f"{parts.kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
-            )
+            message = f"{kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
             raise InternalError(
-                message, fix="please report it, with the kernel", kernel=parts.kernel
+                message, fix="please report it, with the kernel", kernel=kernel
             ) from error
 
     def _region(self, part: TensorPart, address: int, owners: tuple[Any, ...]) -> MemoryRegion:
@@ -270,39 +212,6 @@ class Launching:
             raise ArgumentError(message, fix=fix, kernel=kernel)
         start, data = holding
         return MemoryRegion(name, start, data)
-
-
-class QueuedCall:
-    """A function that enqueues a launch on a stream, and returns an error as a value.
-
-    Attributes:
-        launching: the bound launch.
-    """
-
-    __slots__ = ("_put", "_queue", "launching")
-
-    def __init__(
-        self, launching: Launching, queue: Callable[[], Queue], put: Callable[[Work], None]
-    ) -> None:
-        """Bind a launch to a stream.
-
-        Args:
-            launching: the bound launch.
-            queue: returns the stream's queue, or raises if the stream was closed meanwhile.
-            put: enqueues work on the stream.
-        """
-        self.launching = launching
-        self._queue = queue
-        self._put = put
-
-    def __call__(self, parameters: int, held: Any) -> tuple[BaseException | None]:
-        """Enqueue the launch, as `LaunchCall` defines."""
-        try:
-            self._queue().check()
-            self._put(self.launching.prepare(parameters, held))
-        except Exception as error:  # noqa: BLE001 - `launch_failed` raises it
-            return (error,)
-        return (None,)
 
 
 def out_of_memory(subject: str, *, kernel: str = "") -> DriverError:

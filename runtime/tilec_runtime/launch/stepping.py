@@ -50,5 +50,5 @@ def step_launch(
     for index in contract.tensors:  # the steps run at once: wait for uses of tilec's own tensors
         if is_leased(values[index]):
             values[index].storage.sync(write=contract.params[index].out)
-    run = call.launching.run(arguments.address, (addresses, values))
+    run = call.run(arguments.address, (addresses, values))
     return step(run.program, run.arguments, run.grid, run.memory, block, run.options)

@@ -7,18 +7,16 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, add, ones, program_of
-from tests.cpu_samples import PythonKernels as _PythonKernels
+from tests.cpu_samples import ADD, PythonKernels, add, ones
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import Gpu
 from tests.waiting import PATIENCE
-from tilec.testing.fragile_cpu import FragileCpuDriver
 from tilec_runtime import (
     Device,
     DeviceOp,
@@ -31,21 +29,72 @@ from tilec_runtime import (
     with_context,
 )
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.queue import Queue
 from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.layout import ON_CPU
+from tilec_runtime.device.lost import Losses
 from tilec_runtime.errors import ContextLostError, FaultError
 
 SINCE = "the context of the cpu device is lost since the launch gave CUDA_ERROR_LAUNCH_FAILED"
 
 
-class Fragile(FragileCpuDriver):
-    """Its images are no Tile IR: `run` of its options does their work."""
+class Fragile(PythonKernels):
+    """A cpu device that is lost with its first failed launch, as a GPU is."""
 
-    def function(self, module: Any, symbol: str) -> Any:
-        return program_of(*_PythonKernels.types)
+    def __init__(self, run: Callable[[CpuRun], None]) -> None:
+        self._losses = Losses()
 
-    def load_module(self, ordinal: int, data: bytes) -> Any:
-        self._losses.check(-1)
-        return data
+        def fragile(launch: CpuRun) -> None:
+            self._losses.check(ON_CPU)
+            try:
+                run(launch)
+            except Exception as error:
+                raise self._losses.failed(
+                    ON_CPU,
+                    "the launch",
+                    "CUDA_ERROR_LAUNCH_FAILED",
+                    719,
+                    kernel=launch.kernel,
+                    blocking=True,
+                ) from error
+
+        super().__init__(CpuOptions(run=fragile))
+
+    def forget(self) -> None:
+        """Wait for the end of all work, and drop its errors."""
+        for queue in list(self._queues.values()):
+            queue.join(10)
+            queue.forget()
+
+    def destroy_stream(self, ordinal: int, stream: int) -> None:
+        """A lost device has no error to report any more."""
+        if ON_CPU in self._losses and stream in self._queues:
+            self._queues[stream].forget()
+        super().destroy_stream(ordinal, stream)
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        super().synchronize_event(ordinal, event)
+        self._losses.check(ordinal)
+
+    def _queue(self, stream: int, kernel: str = "") -> Queue:
+        self._losses.check(ON_CPU)
+        return super()._queue(stream, kernel)
+
+
+def _refusing(name: str) -> Any:
+    """Return a method of the cpu device that fails once the device is lost."""
+
+    def call(self: Fragile, *arguments: Any, **options: Any) -> Any:
+        self._losses.check(ON_CPU)
+        return getattr(super(Fragile, self), name)(*arguments, **options)
+
+    return call
+
+
+for _name in (
+    *("allocate", "free", "load_module", "create_event", "event_reached", "synchronize_device"),
+):
+    setattr(Fragile, _name, _refusing(_name))
 
 
 class Lab:
@@ -53,7 +102,7 @@ class Lab:
 
     def __init__(self) -> None:
         self.gate = threading.Event()
-        self.driver = Fragile(CpuOptions(run=self._run))
+        self.driver = Fragile(self._run)
         self.device = Device("cpu", driver=self.driver)
         self.module: Module = load(bundle_of(ADD), self.device)
 
