@@ -161,7 +161,10 @@ def launch(
         bytecode_version="13.3",
     )
     program = prepare(read_module(output.getvalue()))
-    memory = Memory(MemoryRegion.of(f"array{place}", array) for place, array in enumerate(arrays))
+    memory = Memory(
+        MemoryRegion(f"array{place}", array.ctypes.data, array.reshape(-1).view(np.uint8))
+        for place, array in enumerate(arrays)
+    )
     flat = [
         v for a in arrays for v in (a.ctypes.data, *a.shape, *(s // a.itemsize for s in a.strides))
     ]

@@ -30,8 +30,6 @@ _UFUNCS: dict[AtomicMode, Any] = {
     AtomicMode.UMAX: np.maximum,
     AtomicMode.UMIN: np.minimum,
 }
-# Inverse operations, exact for integers, since they wrap.
-_INVERSES: dict[Any, Any] = {np.add: np.subtract, np.bitwise_xor: np.bitwise_xor}
 _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
 # NumPy sorts two-byte integers many times faster than larger ones.
 _SHORT = 1 << 16
@@ -94,11 +92,7 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
         before: Array = memory[index]
         memory[index] = ufunc(before, values)
         return before
-    if bool((index == index[0]).all()):
-        return _chain(memory, int(index[0]), values, ufunc)
     groups = Groups.of(index)
-    if ufunc in _INVERSES and values.dtype.kind in "iu":
-        return _sum_up(memory, index, values, groups, ufunc)
     before = np.empty_like(values)
     if len(groups.starts) <= int(groups.counts.max()):
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -159,26 +153,6 @@ def _chain(memory: Array, address: int, values: Array, ufunc: Any) -> Array:
     ufunc.accumulate(steps, out=steps)
     memory[address] = steps[-1]
     return steps[:-1]
-
-
-def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: Any) -> Array:
-    """Apply all updates at once.
-
-    A running total over all groups is computed; the inverse operation removes the groups before an
-    element's own.
-    """
-    inverse = _INVERSES[ufunc]
-    ordered = values[groups.order]
-    totals = ufunc.accumulate(ordered)
-    addresses = index[groups.order[groups.starts]]
-    first = memory[addresses]
-    earlier = inverse(totals[groups.starts], ordered[groups.starts])
-    # The earlier value of each element, less the total of the groups before its own.
-    offsets = inverse(first, earlier)
-    memory[addresses] = ufunc(offsets, totals[groups.starts + groups.counts - 1])
-    before = np.empty_like(values)
-    before[groups.order] = inverse(ufunc(totals, np.repeat(offsets, groups.counts)), ordered)
-    return before
 
 
 def _exchange(memory: Array, index: Rows, values: Array) -> Array:

@@ -198,12 +198,15 @@ def _variable(variable: Global) -> MemoryRegion:
     alignment = max(variable.alignment, 16)
     room = np.zeros(data.size + alignment, np.uint8)
     start = -room.ctypes.data % alignment
-    room[start : start + data.size] = data
-    region = MemoryRegion.of(
-        variable.name, room[start : start + data.size], writable=not variable.constant
+    part = room[start : start + data.size]
+    part[:] = data
+    return MemoryRegion(
+        variable.name,
+        part.ctypes.data,
+        part,
+        writable=not variable.constant,
+        itemsize=form.size,
     )
-    region.itemsize = form.size
-    return region
 
 
 def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> tuple[Array, ...]:

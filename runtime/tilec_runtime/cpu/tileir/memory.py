@@ -68,33 +68,6 @@ class MemoryRegion:
         self.origin = origin
         self._typed: dict[np.dtype[Any], tuple[Array, int]] = {}
 
-    @classmethod
-    def of(cls, name: str, array: Array, writable: bool = True) -> MemoryRegion:
-        """Create a region of the bytes between an array's lowest and highest element.
-
-        The strides may be any; the region has the array's real address.
-        """
-        low, size = _extent(array)
-        shape: tuple[int, ...] | None = array.shape
-        strides: tuple[int, ...] | None = None
-        if array.itemsize and all(stride % array.itemsize == 0 for stride in array.strides):
-            strides = tuple(stride // array.itemsize for stride in array.strides)
-        else:
-            shape = None
-        can_write = writable and array.flags.writeable
-        data = np.asarray(_Bytes(array, low, size, array.flags.writeable))
-        origin = array.ctypes.data - low if size else 0
-        return cls(
-            name,
-            low,
-            data,
-            writable=can_write,
-            itemsize=max(array.itemsize, 1),
-            shape=shape,
-            strides=strides,
-            origin=origin,
-        )
-
     @property
     def end(self) -> int:
         """The address behind the last byte."""
@@ -231,32 +204,6 @@ def _keep_pages() -> None:
     and frees such a block, which takes no physical memory, since it is never accessed.
     """
     np.empty(_LARGE, np.uint8)
-
-
-class _Bytes:
-    """Exposes the bytes of an array to NumPy, and keeps the array alive."""
-
-    def __init__(self, array: Array, low: int, size: int, writeable: bool) -> None:
-        self.array = array
-        self.__array_interface__ = {
-            "data": (low, not writeable),
-            "shape": (size,),
-            "typestr": "|u1",
-            "version": 3,
-        }
-
-
-def _extent(array: Array) -> tuple[int, int]:
-    """Return the lowest address of an array's elements, and their span in bytes."""
-    if array.size == 0:
-        return array.ctypes.data, 0
-    low = high = array.ctypes.data
-    for extent, stride in zip(array.shape, array.strides, strict=True):
-        if stride < 0:
-            low += stride * (extent - 1)
-        else:
-            high += stride * (extent - 1)
-    return low, high + array.itemsize - low
 
 
 def _rank(region: MemoryRegion, writing: bool) -> tuple[bool, int]:

@@ -29,9 +29,10 @@ from tilec_runtime.cpu.tileir.ir import (
     Type,
     Value,
 )
-from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of
 from tilec_runtime.cpu.tileir.values import STORAGE
+from tilec_runtime.tensors.host import host_memory
 
 FILE = "kernel.py"
 NEWEST = (13, 4)
@@ -43,6 +44,25 @@ def tile(element: Scalar | Pointer, *shape: int) -> Tile:
 
 I1, I32, I64, F32 = tile(Scalar.I1), tile(Scalar.I32), tile(Scalar.I64), tile(Scalar.F32)
 TOKEN = Token()
+
+
+def region_of(name: str, array: np.ndarray) -> MemoryRegion:
+    """The memory between an array's lowest and highest element, at its real address."""
+    steps = [
+        stride * (extent - 1) for extent, stride in zip(array.shape, array.strides, strict=True)
+    ]
+    origin = -sum(min(step, 0) for step in steps)
+    low, size = array.ctypes.data - origin, sum(map(abs, steps)) + array.itemsize
+    return MemoryRegion(
+        name,
+        low,
+        host_memory(low, size if array.size else 0, writable=array.flags.writeable, owner=array),
+        writable=array.flags.writeable,
+        itemsize=array.itemsize,
+        shape=array.shape,
+        strides=tuple(stride // array.itemsize for stride in array.strides),
+        origin=origin,
+    )
 
 
 class Region:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.unit.runtime.cpu.tileir.build import I32, I64, TOKEN, Builder, program, tile
+from tests.unit.runtime.cpu.tileir.build import I32, I64, TOKEN, Builder, program, region_of, tile
 from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import (
@@ -23,7 +23,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Signedness,
     Value,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
+from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError, LaunchLimitError, UsageError
 
@@ -187,7 +187,7 @@ def in_turn(first: int = 0) -> Program:
 def run(made: Program, blocks: int, **options: Any) -> tuple[str, int]:
     """What is printed, and what the counter comes to."""
     counter = np.zeros(1, np.int32)
-    memory = Memory([MemoryRegion.of("counter", counter)])
+    memory = Memory([region_of("counter", counter)])
     arguments = (counter.ctypes.data,)
     return printed(made, blocks, arguments, memory=memory, **options), int(counter[0])
 

@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program, run_op, tile
+from tests.unit.runtime.cpu.tileir.build import (
+    I32,
+    TOKEN,
+    Builder,
+    program,
+    region_of,
+    run_op,
+    tile,
+)
 from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.execute import Options, execute
@@ -48,7 +56,7 @@ def test_every_element_of_a_view_is_found_by_its_address(
     view = view[tuple(slice(0, extent) for extent in shape)]
     if view.ndim == 3:
         view = view.transpose(order)
-    region = MemoryRegion.of("x", view)
+    region = region_of("x", view)
     start = view.ctypes.data
     for index in np.ndindex(*view.shape):
         address = start + sum(i * s for i, s in zip(index, view.strides, strict=True))
@@ -296,7 +304,7 @@ def test_variables_of_a_module_are_loaded_and_stored(
 
 def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
     array = np.zeros((4, 4), np.float32)
-    region = MemoryRegion.of("x", array)
+    region = region_of("x", array)
     addresses = region.address + 4 * np.arange(8)[:, None] * 4 + np.array([[0, 8]])
     with pytest.raises(FaultError) as error:
         load(Memory([region]), Scalar.F32, addresses, grid=(2, 2, 2))

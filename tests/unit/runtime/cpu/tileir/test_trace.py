@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import Golden
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, tile
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, region_of, tile
 from tilec_runtime.cpu.tileir import trace as tileir
 from tilec_runtime.cpu.tileir.execute import Options
 from tilec_runtime.cpu.tileir.ir import (
@@ -22,7 +22,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
     type_text,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
+from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.ops import OPS
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import FORMS, op_text, render
@@ -134,7 +134,7 @@ def test_a_trace_has_a_line_for_each_operation() -> None:
         b.ret()
 
     data = np.zeros(2, np.int32)
-    memory = Memory([MemoryRegion.of("x", data), MemoryRegion.of("y", data)])
+    memory = Memory([region_of("x", data), region_of("y", data)])
     made = module((POINTER, POINTER), fill)
     stepper = tileir.step(made, [data.ctypes.data] * 2, (2, 1, 1), memory, (1, 0, 0))
     assert [str(held) for _, held in stepper.parameters()] == ["ptr<i32> x+0", "ptr<i32> y+0"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, region_of, run_op
 from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.frame import AccessKind, Undetermined
@@ -266,7 +266,7 @@ def matrix(array: Array, tile: tuple[int, ...], *index: Array, **more: Any) -> t
         tuple(range(rank)),
         more.pop("padding", None),
     )
-    memory = more.pop("memory", None) or Memory([MemoryRegion.of("x", array)])
+    memory = more.pop("memory", None) or Memory([region_of("x", array)])
     strides = [stride // array.itemsize for stride in array.strides]
     tensor = Tensor(
         np.array([array.ctypes.data]),
@@ -318,7 +318,7 @@ def test_a_broken_promise_of_bounds() -> None:
     part, index = whole[:, :3], (np.array([0]), np.array([1]))
     inbounds = {"inbounds": (False, True)}
     # Beside the tensor, yet in its memory: on a GPU nobody would notice.
-    memory = Memory([MemoryRegion.of("x", whole)])
+    memory = Memory([region_of("x", whole)])
     found = matrix(part, (2, 2), *index, memory=memory, **inbounds)[0]
     np.testing.assert_array_equal(found[0], whole[:2, 2:])
     watcher = Watcher(go_on=True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.runtime.cpu.tileir.build import region_of
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import FindingKind
 from tilec_runtime.cpu.tileir.check.shadow import SyncLog
@@ -23,7 +24,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Op,
     Signature,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
+from tilec_runtime.cpu.tileir.memory import Memory
 
 READ, WRITE, ATOMIC = AccessKind.READ, AccessKind.WRITE, AccessKind.ATOMIC
 RELAXED, ACQ_REL, ACQUIRE, RELEASE = (
@@ -44,7 +45,7 @@ class Scene:
             "y": x if alias else np.zeros(64, np.float32),
             "flag": np.zeros(4, np.int32),
         }
-        self.regions = {name: MemoryRegion.of(name, array) for name, array in arrays.items()}
+        self.regions = {name: region_of(name, array) for name, array in arrays.items()}
         self.memory = Memory(self.regions.values())
         body = Block((), ())
         function = Function(

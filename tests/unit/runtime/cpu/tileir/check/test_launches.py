@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I32, I64, Builder, module, program, tile
+from tests.unit.runtime.cpu.tileir.build import I32, I64, Builder, module, program, region_of, tile
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.check.provenance import Provenance
@@ -21,7 +21,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Tile,
     Value,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
+from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.values import Array
 
 POINTER = tile(Pointer(Scalar.I32))
@@ -59,7 +59,7 @@ def checked(
     arguments.
     """
     made = program(kinds, ended(fill))
-    memory = Memory(MemoryRegion.of(name, array) for name, array in arrays.items())
+    memory = Memory(region_of(name, array) for name, array in arrays.items())
     checker = Checker(made.function, memory, slots=slots, **options)
     given = [arrays[item].ctypes.data if isinstance(item, str) else item for item in arguments]
     execute(made, given, (blocks, 1, 1), memory, Options(observer=checker))
