@@ -31,7 +31,7 @@ from tilec_runtime.cpu.tileir.control import (
     watched,
 )
 from tilec_runtime.cpu.tileir.faults import fitting
-from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
+from tilec_runtime.cpu.tileir.flow import waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
@@ -103,7 +103,7 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     function = _entry(module, entry)
     with fitting(f"kernel {function.name}"):
         waits = waiting_loops(function)
-        code = _Coder(waits, _index_values(function), watch).code(function.body)
+        code = _Coder(waits, watch).code(function.body)
         return Program(
             module=module,
             function=function,
@@ -119,7 +119,7 @@ def body_of(block: Block) -> Body:
 
     The block ends in a plain `yield`.
     """
-    code = _Coder(frozenset(), frozenset(), False).code(block)
+    code = _Coder(frozenset(), False).code(block)
     return lambda frame: finish(code, frame)
 
 
@@ -141,9 +141,8 @@ def _entry(module: Module, entry: str) -> Function:
 class _Coder:
     """Prepares the code of blocks."""
 
-    def __init__(self, waits: frozenset[Op], kept: frozenset[int], watch: bool) -> None:
+    def __init__(self, waits: frozenset[Op], watch: bool) -> None:
         self._waits = waits
-        self._kept = kept
         self._watch = watch
 
     def code(self, block: Block) -> Code:
@@ -167,7 +166,7 @@ class _Coder:
                 parts.append((tuple(steps), control))
                 steps = []
             if index in dead:
-                steps.append(_forgetting(dead[index], self._kept))
+                steps.append(_forgetting(dead[index]))
         return Code(
             [*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops
         )
@@ -183,23 +182,14 @@ class _Coder:
         return paused(op, control) if self._watch else control
 
 
-def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
-    """Return a step that frees values; those in `kept` only if no observer needs them."""
-    plain = tuple(index for index in indices if index not in kept)
-    return lambda frame: frame.forget(indices if frame.launch.observer is None else plain)
+def _forgetting(indices: tuple[int, ...]) -> Step:
+    """Return a step that frees values, unless an observer may read them."""
 
+    def step(frame: Frame) -> None:
+        if frame.launch.observer is None:
+            frame.forget(indices)
 
-def _index_values(function: Function) -> frozenset[int]:
-    """Return the numbers of the values that index accesses.
-
-    The checker reads them at the access.
-    """
-    return frozenset(
-        value.index
-        for indexed in indexed_accesses(function).values()
-        for term in indexed.terms
-        for value in term
-    )
+    return step
 
 
 def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
