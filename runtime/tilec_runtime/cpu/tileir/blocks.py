@@ -106,35 +106,9 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
             f"no order of blocks is called {order!r}",
             fix='take "forward", "reverse" or a number as the seed of a random order',
         )
-    step = -1 if order == "reverse" else 1
-    yield from (np.arange(start, end)[::step] for start, end in _spans(grid, size, step < 0))
-
-
-def _spans(grid: Grid, size: int, backward: bool) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of batches that are boxes: parts of rows, rows, or planes."""
-    width, unit = _box(grid, size)
-    count = math.prod(grid)
-    step = -1 if backward else 1
-    for outer in range(0, count, unit)[::step]:
-        end = min(outer + unit, count)
-        for start in range(outer, end, width)[::step]:
-            yield start, min(start + width, end)
-
-
-def _box(grid: Grid, size: int) -> tuple[int, int]:
-    """Return the size of a batch, and the size of the unit that no batch crosses."""
-    x, y, z = grid
-    if size < x:
-        return _even(x, size), x
-    if size < x * y:
-        return _even(y, size // x) * x, x * y
-    return _even(z, size // (x * y)) * x * y, x * y * z
-
-
-def _even(count: int, most: int) -> int:
-    """Return the size of nearly equal parts of at most `most`."""
-    parts = -(-count // most)
-    return -(-count // parts)
+    for start in range(0, count, size):
+        numbers = np.arange(start, min(start + size, count))
+        yield numbers if order == "forward" else count - 1 - numbers
 
 
 # Elements per second that NumPy computes, and the fixed cost of an operation in seconds, both on a

@@ -186,8 +186,8 @@ def _format(op: Op, match: re.Match[str], arg: Value) -> _Show:
     if kind in _FLOATS:
         spec = f"%{flags}{width}{precise}{kind}"
         return lambda item: spec % float(item)
-    if kind in "aA":
-        return _hexadecimal_format(flags, width, precision if precise else None, upper=kind == "A")
+    if kind in "aA":  # all digits, whatever the width and precision
+        return lambda item: float(item).hex().upper() if kind == "A" else float(item).hex()
     raise _wrong(
         op,
         f"has the format {match.group()}, which is for neither integers nor floating point numbers",
@@ -199,28 +199,6 @@ def _integer_format(spec: str, element: Scalar | Pointer, *, unsigned: bool) -> 
         return lambda item: spec % int(item)
     mask = (1 << (64 if isinstance(element, Pointer) else element.bits)) - 1
     return lambda item: spec % (int(item) & mask)
-
-
-def _hexadecimal_format(flags: str, width: str, precision: str | None, *, upper: bool) -> _Show:
-    digits = None if precision is None else int(precision)
-    case = str.upper if upper else str
-    fit = str.ljust if "-" in flags else str.rjust
-    return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
-
-
-def _hexadecimal(number: float, digits: int | None) -> str:
-    """Format a number like C's %a, with all needed digits, or with `digits` digits."""
-    text = number.hex()
-    if "p" not in text:
-        return text
-    head, _, rest = text.partition(".")
-    fraction, _, exponent = rest.partition("p")
-    if digits is not None and digits < len(fraction):
-        whole = round(int(head[-1] + fraction, 16) / 16 ** (len(fraction) - digits))
-        shown = f"{whole:0{digits + 1}x}"
-        head, fraction = head[:-1] + shown[: len(shown) - digits], shown[len(shown) - digits :]
-    fraction = fraction.rstrip("0") if digits is None else fraction.ljust(digits, "0")
-    return f"{head}{'.' if fraction else ''}{fraction}p{exponent}"
 
 
 def _tile(held: Array, show: _Show) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec_runtime.cpu.tileir.blocks import batches
+from tilec_runtime.cpu.tileir.check.provenance import Provenance, points
 from tilec_runtime.cpu.tileir.control import Moment, Pause
 from tilec_runtime.cpu.tileir.elements import UPPER
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
@@ -58,44 +59,31 @@ class Places:
             memory: memory of the launch.
         """
         self._memory = memory
-        self._roots: dict[int, MemoryRegion] = {}  # by value number
+        names: list[str] = []
         for parameter, argument in zip(function.body.args, arguments, strict=True):
-            if _points(parameter) and (region := self._own(int(argument))) is not None:
-                self._roots[parameter.index] = region
-        for op in function.walk():
-            self._follow(op)
+            names.append(self._own(int(argument), names) if points(parameter) else "")
+        self._provenance = Provenance(function, names)
 
-    def _own(self, address: int) -> MemoryRegion | None:
-        """Return the first unused region that contains an address.
+    def _own(self, address: int, used: Sequence[str]) -> str:
+        """Return the name of the first unused region that contains an address.
 
         Several parameters may have the same memory; each has a region with its own name.
         """
-        used = {region.name for region in self._roots.values()}
-        held = (
-            region
-            for region in self._memory.regions
-            if region.address <= address < region.end and region.name not in used
-        )
-        return next(held, None) or self._memory.find(address)
+        held = [
+            region.name for region in self._memory.regions if region.address <= address < region.end
+        ]
+        return next((name for name in held if name not in used), held[0] if held else "")
 
-    def _follow(self, op: Op) -> None:
-        """Assign the source pointer's parameter to derived pointers.
-
-        They may be out of bounds.
-        """
-        sources = [value for values in op.operands.values() for value in values if _points(value)]
-        if (
-            not op.regions
-            and len(sources) == 1
-            and (region := self._roots.get(sources[0].index)) is not None
-        ):
-            self._roots.update((result.index, region) for result in op.results if _points(result))
+    def _region(self, value: Value, address: int) -> MemoryRegion | None:
+        names = self._provenance.of_value(value) or ()
+        own = (region for region in self._memory.regions if region.name in names)
+        return next(own, None) or self._memory.find(address)
 
     def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
         """Return the name of an address; offsets count elements of `size` bytes."""
         address = int(address)
         plain = address & ~UPPER if packed else address
-        region = self._roots.get(value.index) or self._memory.find(plain)
+        region = self._region(value, plain)
         if region is None:
             return f"{address:#x}"
         away = plain - region.address - region.origin
@@ -144,12 +132,6 @@ def short(item: Any, value: Value | None = None, places: Places | None = None) -
     first = ", ".join(show(part) for part in item.reshape(-1)[:_SHOWN])
     more = ", ..." if item.size > _SHOWN else ""
     return f"{kind}[{'x'.join(map(str, item.shape))}] {first}{more}"
-
-
-def _points(value: Value) -> bool:
-    return _tensor(value) is not None or (
-        isinstance(value.type, Tile) and isinstance(value.type.element, Pointer)
-    )
 
 
 def _tensor(value: Value | None) -> TensorView | None:

@@ -35,14 +35,18 @@ class Provenance:
         self._connect(function.body, (), unknown)
         self._names: dict[int, set[str]] = {}
         for value, name in zip(function.body.args, names, strict=False):
-            if _points(value):
+            if points(value):
                 self._reach([value.index], name)
         self._reach(unknown, "")
         self.written = self._all_written(function) if names else None
 
     def of(self, op: Op) -> frozenset[str] | None:
         """Return the names of the parameters of an access, or None if unknown."""
-        names = self._names.get(_target(op).index, {""})
+        return self.of_value(_target(op))
+
+    def of_value(self, value: Value) -> frozenset[str] | None:
+        """Return the names of the parameters that a pointer may derive from, or None."""
+        names = self._names.get(value.index, {""})
         return None if "" in names else frozenset(names)
 
     def _all_written(self, function: Function) -> frozenset[str] | None:
@@ -98,10 +102,10 @@ def _target(op: Op) -> Value:
 
 
 def _pointing(values: Iterable[Value]) -> tuple[Value, ...]:
-    return tuple(value for value in values if _points(value))
+    return tuple(value for value in values if points(value))
 
 
-def _points(value: Value) -> bool:
+def points(value: Value) -> bool:
     """Whether a value is a pointer or a view."""
     kind = value.type
     return not isinstance(kind, Token) and not (
