@@ -66,7 +66,6 @@ class Program:
         code: operations bound to functions.
         footprint: memory and work of one block.
         waits: loops in which a block may wait for another; if it has any, blocks take turns.
-        watched: whether a run pauses at every operation.
         variables: memory of the module's variables; empty if each launch has its own.
     """
 
@@ -75,7 +74,6 @@ class Program:
     code: Code
     footprint: Footprint
     waits: frozenset[Op]
-    watched: bool = False
     variables: tuple[MemoryRegion, ...] = ()
 
     @property
@@ -110,7 +108,6 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
             code=code,
             footprint=footprint(function),
             waits=waits,
-            watched=watch,
         )
 
 

@@ -25,7 +25,6 @@ from tilec_runtime.cpu.tileir.faults import location
 from tilec_runtime.cpu.tileir.frame import Frame, Grid
 from tilec_runtime.cpu.tileir.ir import (
     Function,
-    Module,
     Op,
     Pointer,
     TensorView,
@@ -215,7 +214,7 @@ class Stepper:
         blocks: Sequence[Coordinates],
         options: Options,
     ) -> None:
-        watching = program if program.watched else bind(program.module, program.name, watch=True)
+        watching = bind(program.module, program.name, watch=True)
         self._program = dataclasses.replace(watching, variables=program.variables)
         self._frame: Frame | None = None
         self._stack = contextlib.ExitStack()
@@ -296,9 +295,9 @@ class Stepper:
 
 
 def step(
-    program: Program | Module,
+    program: Program,
     arguments: Sequence[Any],
-    grid: int | Sequence[int],
+    grid: Grid,
     memory: Memory,
     block: int | Sequence[int] | Sequence[Sequence[int]] = 0,
     options: Options = DEFAULT,
@@ -308,30 +307,27 @@ def step(
     Other blocks run only if blocks of the kernel may wait for each other; they are not shown.
 
     Raises:
-        ArgumentError: the grid or a block is not one to three integers.
+        ArgumentError: a block is not one to three integers.
         CallError: a block is outside of the grid.
     """
     several = isinstance(block, list | tuple) and all(
         isinstance(one, list | tuple) for one in block
     )
     chosen: Any = block if several else [block]
-    blocks = [_triple("block", one, 0) for one in chosen]
-    if isinstance(program, Module):
-        program = bind(program, watch=True)
-    return Stepper(program, arguments, _triple("grid", grid, 1), memory, blocks, options)
+    return Stepper(program, arguments, grid, memory, list(map(_coordinates, chosen)), options)
 
 
-def _triple(subject: str, given: Any, rest: int) -> Coordinates:
-    """Return the three numbers of a grid or a block; missing ones are filled in."""
+def _coordinates(given: Any) -> Coordinates:
+    """Return the three numbers of a block; missing ones are 0."""
     numbers = list(given) if isinstance(given, list | tuple) else [given]
     whole = all(
         isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers
     )
     if not whole or not 1 <= len(numbers) <= 3:
         raise ArgumentError(
-            f"{subject} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)"
+            f"block is {given!r}", fix="give one to three whole numbers: 3, or (3, 0, 0)"
         )
-    x, y, z = (*map(int, numbers), rest, rest)[:3]
+    x, y, z = (*map(int, numbers), 0, 0)[:3]
     return x, y, z
 
 
