@@ -13,7 +13,7 @@ from tilec.compile.cache import Cache
 from tilec.manifest.types import Manifest
 from tilec.model.digest import file_digest
 from tilec.model.inside import contained
-from tilec_runtime.bundle.format import draft_members
+from tilec_runtime.bundle.format import index_members
 from tilec_runtime.model.digest import canonical_json
 from tilec_runtime.model.kernel import BundleInfo
 
@@ -66,7 +66,7 @@ def fingerprint(
     output = dataclasses.astuple(dataclasses.replace(manifest.output, emit=()))
     state = [_VERSION, __version__, own.digest(), list(emit), output, licences, budgets, [*origin]]
     digest.update(canonical_json(state))
-    for member in draft_members(draft).values():
+    for member in index_members(draft).values():
         digest.update(member)
     return digest.hexdigest()
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.codec import Misfit
-from tilec_runtime.bundle.rules import check_expressions, check_index, check_kernel
+from tilec_runtime.bundle.rules import check_index, check_kernel
 from tilec_runtime.bundle.schema import FRAME, KERNEL, ROWS
 from tilec_runtime.errors import BundleError
 from tilec_runtime.model.digest import canonical_json, sha256
@@ -40,21 +40,8 @@ def image_name(digest: str) -> str:
 def index_members(info: BundleInfo) -> dict[str, bytes]:
     """Return the members of an index by name, `bundle.json` first.
 
-    Equal values give equal bytes.
-
-    Raises:
-        BundleError: the value violates a rule that every reader checks.
-    """
-    with _refused():
-        check_index(info)
-        check_expressions(info)
-    return draft_members(info)
-
-
-def draft_members(info: BundleInfo) -> dict[str, bytes]:
-    """Return the members of a draft index.
-
-    A draft may lack variants, and dtypes that are known only after compilation.
+    Equal values give equal bytes. `from_members` checks them; an index without images, and with
+    dtypes that are known only after compilation, gives members too.
     """
     rows = [(kernel.name, canonical_json(KERNEL.write(kernel))) for kernel in info.kernels]
     kernels = ROWS.write([(name, sha256(row)) for name, row in rows])
@@ -119,15 +106,20 @@ class Index:
         return package
 
     def kernel(self, name: str) -> KernelInfo:
-        """Read one kernel's row, with the checks that `info` makes on it.
+        """Read and check one kernel's row.
 
         Raises:
             KeyError: the index has no such kernel.
             BundleError: the row violates the schema, as for `info`.
         """
-        kernel = self._kernel(name)
+        here = f"kernels.{name}"
+        plain = _parsed(here, self._read_row(self.rows[name]))
+        with _refused(here):
+            kernel: KernelInfo = KERNEL.read(plain)
+        if kernel.name != name:
+            _refuse(f"{here}.name", f"must be {name!r}, is {kernel.name!r}")
         with _refused():
-            check_kernel(f"kernels.{name}", kernel, {})
+            check_kernel(kernel)
         return kernel
 
     def info(self) -> BundleInfo:
@@ -137,19 +129,10 @@ class Index:
             BundleError: a field is unknown, missing, of the wrong type or out of bounds, or rows
                 contradict each other; the message gives its path.
         """
-        info = BundleInfo(**self._frame, kernels=tuple(map(self._kernel, self.rows)))
+        info = BundleInfo(**self._frame, kernels=tuple(map(self.kernel, self.rows)))
         with _refused():
             check_index(info)
         return info
-
-    def _kernel(self, name: str) -> KernelInfo:
-        here = f"kernels.{name}"
-        plain = _parsed(here, self._read_row(self.rows[name]))
-        with _refused(here):
-            kernel: KernelInfo = KERNEL.read(plain)
-        if kernel.name != name:
-            _refuse(f"{here}.name", f"must be {name!r}, is {kernel.name!r}")
-        return kernel
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:

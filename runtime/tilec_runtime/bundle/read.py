@@ -114,11 +114,12 @@ class Bundle:
                 if self.kernels and not any(name.startswith("kernels/") for name in self._members):
                     self._refuse_part()
                 info = self._index.info()
-                _agree(self._own(images_of(info)), self._members, all_of_them=True)
-                rows = {row_name(digest) for digest in self._index.rows.values()}
-                for name in self._members:
-                    if name.startswith("kernels/") and name not in rows:
-                        damaged(f"has a stray kernel row {name[8:20]}")
+                images = list(self._own(images_of(info)))
+                self._require(images)
+                known = {INDEX_NAME, PROVIDERS_NAME, *map(row_name, self._index.rows.values())}
+                known.update(image_name(image.digest) for image in images)
+                for name in sorted(self._members.keys() - known):
+                    damaged(f"has a stray member {name}")
                 self._info = info
         return self._info
 
@@ -132,7 +133,7 @@ class Bundle:
         with _located(self.name):
             kernel = self._index.kernel(name)
             images = (image for variant in kernel.variants for image in variant.images)
-            _agree(self._own(images), self._members)
+            self._require(self._own(images))
             return kernel
 
     def image(self, digest: str) -> bytes:
@@ -170,6 +171,15 @@ class Bundle:
                 self._elsewhere[image.digest] = image.target.cc
             else:
                 yield image
+
+    def _require(self, images: Iterable[ImageInfo]) -> None:
+        """Check that the members have these images of the index, in the declared sizes."""
+        for image in images:
+            short, member = image.digest[:12], self._members.get(image_name(image.digest))
+            if member is None:
+                damaged(f"has an index that names image {short}, which it lacks")
+            if member.size != image.size:
+                damaged(f"has {member.size} bytes of image {short}, its index says {image.size}")
 
     def _refuse_part(self) -> NoReturn:
         package = self.package
@@ -255,36 +265,6 @@ def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
     if size > limits.INDEX:
         damaged(f"has an index of {size} bytes, more than {limits.INDEX}")
     return read_member(read_at, member)
-
-
-def _agree(
-    images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False
-) -> None:
-    """Check that the members have every image of the index, in its declared size.
-
-    If `images` are all images of the index, check also that the members have no others.
-    """
-    named = {image.digest: image.size for image in images}
-    stored = {
-        digest: members[name].size for digest in named if (name := image_name(digest)) in members
-    }
-    if all_of_them:
-        stored = {
-            name.removeprefix("images/"): entry.size
-            for name, entry in members.items()
-            if name.startswith("images/")
-        }
-    if named != stored:
-        for digest in sorted(named.keys() ^ stored.keys()):
-            damaged(
-                f"has an index that names image {digest[:12]}, which it lacks"
-                if digest in named
-                else f"has a stray image {digest[:12]}"
-            )
-        digest = next(d for d in sorted(named) if named[d] != stored[d])
-        damaged(
-            f"has {stored[digest]} bytes of image {digest[:12]}, its index says {named[digest]}"
-        )
 
 
 def _reader(source: Source) -> tuple[ReadAt, int, Callable[[], None] | None]:

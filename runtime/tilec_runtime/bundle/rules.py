@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.codec import unfit
-from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.expr import parse
-from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo
 from tilec_runtime.model.operator import GRAD, BackwardInfo, OperatorInfo
-from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.table import TuningTable
 from tilec_runtime.model.tensormap import ALIGN, SIZE, TensorMap
 
@@ -24,11 +22,7 @@ _MOST_SCRATCH = 1 << 30  # bytes of one block
 
 
 def check_index(info: BundleInfo) -> None:
-    """Check a whole index except its expressions.
-
-    The first launch of a kernel parses them.
-    """
-    _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
+    """Check a whole index, apart from the kernels themselves."""
     _unique("sources", (name for name, _ in info.sources), "source")
     for index, (name, _) in enumerate(info.sources):
         _contained(f"sources[{index}]", name)
@@ -36,49 +30,14 @@ def check_index(info: BundleInfo) -> None:
     for kernel in info.kernels:
         if kernel.backward is not None:
             _check_backward(f"kernels.{kernel.name}.op.backward", kernel, kernel.backward, named)
-    sizes: dict[str, int] = {}
-    rows = 0
-    for kernel in info.kernels:
-        rows += check_kernel(f"kernels.{kernel.name}", kernel, sizes)
-    if rows > limits.IMAGES:
-        unfit("kernels", f"{rows} images, more than {limits.IMAGES}")
 
 
-def check_expressions(info: BundleInfo) -> None:
-    """Check expressions of tables and rules for a writer: syntax and parameter names."""
-    for kernel in info.kernels:
-        here, params = f"kernels.{kernel.name}", {param.name for param in kernel.params}
-        sizes = kernel.table.sizes if kernel.table is not None else ()
-        _check_names(f"{here}.table.sizes", sizes, params)
-        _check_names(f"{here}.rules", [rule.when for rule in kernel.rules], params)
-
-
-def _check_names(here: str, expressions: Iterable[str], params: set[str]) -> None:
-    for index, expression in enumerate(expressions):
-        try:
-            unknown = parse(expression).names - params if expression else frozenset()
-        except ExpressionError as error:
-            unfit(f"{here}[{index}]", error.what)
-        if unknown:
-            unfit(f"{here}[{index}]", f"no parameter {min(unknown)!r}")
-
-
-def check_kernel(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
-    """Check one kernel and return its number of images.
-
-    `sizes` holds the sizes of images by digest; those of this kernel are added to it.
-    """
+def check_kernel(kernel: KernelInfo) -> None:
+    """Check one kernel except its expressions, which its first launch parses."""
+    here = f"kernels.{kernel.name}"
     _contained(f"{here}.location.file", kernel.location.file)
     _check_signature(here, kernel)
     _check_variants(here, kernel)
-    images = [image for variant in kernel.variants for image in variant.images]
-    for image in images:
-        if sizes.setdefault(image.digest, image.size) != image.size:
-            unfit(
-                here,
-                f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}",
-            )
-    return len(images)
 
 
 def _check_signature(here: str, kernel: KernelInfo) -> None:
@@ -96,11 +55,10 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in tensors:
             unfit(f"{here}.safety.regions", f"no parameter {region.param!r} that is a tensor")
-    _check_rules(here, kernel, axes)
     if kernel.op is not None:
         _check_operator(f"{here}.op", kernel, kernel.op)
     if kernel.table is not None:
-        _check_table(f"{here}.table", kernel.table, axes)
+        _check_table(f"{here}.table", kernel.table)
 
 
 def _check_axes(here: str, kernel: KernelInfo, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
@@ -176,37 +134,15 @@ def _check_backward(
             unfit(here, f"{stands!r} is neither a parameter nor the gradient of one")
 
 
-def _check_rules(here: str, kernel: KernelInfo, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
-    """Check that rules choose existing values of existing axes."""
-    built = (
-        {name: {(type(value), value) for value in values} for name, values in axes.items()}
-        if kernel.rules
-        else {}
-    )
-    for index, rule in enumerate(kernel.rules):
-        for name, value in rule.take:
-            if (type(value), value) not in built.get(name, ()):
-                unfit(
-                    f"{here}.rules[{index}].take",
-                    f"{name} = {value!r} is no value of an axis of the kernel",
-                )
-
-
-def _check_table(here: str, table: TuningTable, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
-    """Check that each entry has a range for each size, and a point with every axis."""
+def _check_table(here: str, table: TuningTable) -> None:
+    """Check that devices differ, and that each entry has a range for each size."""
     _unique(f"{here}.devices", (device.name for device in table.devices), "device")
     for number, device in enumerate(table.devices):
         for index, entry in enumerate(device.entries):
-            where = f"{here}.devices[{number}].entries[{index}]"
             if len(entry.ranges) != len(table.sizes):
-                unfit(
-                    where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes"
-                )
-            if {name for name, _ in entry.point} != axes.keys() or len(entry.point) != len(axes):
-                unfit(
-                    where,
-                    f"its point has other axes than the kernel, which has {', '.join(axes) or 'none'}",
-                )
+                where = f"{here}.devices[{number}].entries[{index}]"
+                counts = f"{len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes"
+                unfit(where, f"has {counts}")
 
 
 def _check_variants(here: str, kernel: KernelInfo) -> None:
@@ -223,13 +159,6 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
             if assumption.param not in (optionals if assumption.absent else tensors):
                 kind = "optional parameter" if assumption.absent else "tensor"
                 unfit(f"{here}.variants[{index}].assume", f"no {kind} {assumption.param!r}")
-            if assumption.absent and assumption != Assumption(param=assumption.param, absent=True):
-                unfit(
-                    f"{here}.variants[{index}].assume",
-                    f"says that {assumption.param!r} is None, and more of it",
-                )
-        if variant.hints:
-            _check_hints(f"{here}.variants[{index}].hints", variant)
         if id(variant.abi) not in abis:
             abis[id(variant.abi)] = variant.abi
             _check_abi(f"{here}.variants[{index}].abi", variant.abi, kernel)
@@ -293,21 +222,6 @@ def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, .
             here,
             f"{len(texts)} expressions are too much to parse: they count {length} characters, the most is {limits.EXPRESSIONS}",
         )
-
-
-def _check_hints(here: str, variant: VariantInfo) -> None:
-    """Check that each target appears once, with an image, in the images' order."""
-    targets = list(dict.fromkeys(str(image.target) for image in variant.images))
-    hinted = dict(variant.hints)
-    if [target for target, _ in variant.hints] != [
-        target for target in targets if hinted.get(target)
-    ]:
-        hinted_targets = ", ".join(target for target, _ in variant.hints)
-        unfit(
-            here, f"are for the targets {hinted_targets}, and its images for {', '.join(targets)}"
-        )
-    for target, hints in variant.hints:
-        _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
 
 
 def _contained(where: str, name: str) -> None:

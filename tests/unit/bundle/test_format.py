@@ -9,7 +9,6 @@ import typing
 import pytest
 
 from tests.bundle_samples import Sample, plain_index, read_plain
-from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.format import (
     INDEX_NAME,
     SCHEMA_VERSION,
@@ -369,44 +368,15 @@ IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
             "'grad_w' is neither a parameter nor the gradient of one",
         ),
         (("kernels", "add", "params", 2, "optional"), True, "only tensors may be None"),
-        (("kernels", "add", "variants", 0, "assume", 1, "align"), 16, "is None, and more of it"),
         (
             ("kernels", "add", "variants", 0, "assume", 1, "param"),
             "nobody",
             "no optional parameter 'nobody'",
         ),
         (
-            ("kernels", "add", "rules", 0, "take"),
-            [["Q", 1]],
-            "rules[0].take: Q = 1 is no value of an axis of the kernel",
-        ),
-        (
             ("kernels", "add", "table", "devices", 0, "entries", 0, "ranges"),
             [],
             "table.devices[0].entries[0]: has 0 ranges, and there are 1 sizes",
-        ),
-        (
-            ("kernels", "add", "table", "devices", 0, "entries", 0, "point"),
-            [["Q", 1]],
-            "its point has other axes than the kernel",
-        ),
-        (
-            ("kernels", "add", "variants", 0, "hints"),
-            [["sm_80", [["occupancy", 2], ["occupancy", 4]]]],
-            "hints.sm_80: hint 'occupancy' appears twice",
-        ),
-        *(
-            (
-                ("kernels", "add", "variants", 0, "hints"),
-                hints,
-                "add.variants[0].hints: are for the targets",
-            )
-            for hints in (
-                [SM_90, SM_80],
-                [SM_80, SM_80],
-                [["sm_100", [["occupancy", 2]]]],
-                [["sm_80", []]],
-            )
         ),
         # Text of one line that could pass for other lines, or drive a terminal.
         (
@@ -458,15 +428,6 @@ def test_the_abi_table_has_one_form(places: list[int]) -> None:
         read_plain(plain)
 
 
-def test_one_digest_has_one_size() -> None:
-    first = plain_index(full())["kernels"]["rmsnorm"]["variants"][0]["images"][0]
-    plain = edited(*IMAGE, "digest", value=first["digest"])
-    assert read_plain(plain)  # equal sizes are fine: two variants share an image
-    plain["kernels"]["rmsnorm"]["variants"][2]["images"][0]["size"] = 17
-    with pytest.raises(BundleError, match="has two sizes, 3004 and 17"):
-        read_plain(plain)
-
-
 def test_a_newer_schema_says_so() -> None:
     with pytest.raises(BundleError) as caught:
         read_plain(edited("schema_version", value=2))
@@ -507,36 +468,3 @@ def test_a_repeated_key_is_refused() -> None:
 def test_number_of_values_is_bounded_before_they_take_memory() -> None:
     with pytest.raises(BundleError, match="and 1400001 values, more than"):
         from_members({INDEX_NAME: b"[" + b"[]," * 700_000 + b"]"})
-
-
-def test_number_of_images_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "IMAGES", 23)
-    with pytest.raises(BundleError, match="24 images, more than 23"):
-        index_members(Sample().info())
-
-
-def test_the_writer_holds_the_rules_too() -> None:
-    info = dataclasses.replace(EMPTY, sources=(("../x", "0" * 64),))
-    with pytest.raises(BundleError, match="not a file name inside the project"):
-        index_members(info)
-
-
-@pytest.mark.parametrize(
-    ("rule", "size", "says"),
-    [
-        ("q < 64", "y.shape[0]", r"kernels\.add\.rules\[0\]: no parameter 'q'"),
-        ("y.shape[0] <", "y.shape[0]", r"kernels\.add\.rules\[0\]: "),
-        ("", "q.shape[0]", r"table\.sizes\[0\]: no parameter 'q'"),
-        ("", "q.shape[", r"table\.sizes\[0\]: "),
-    ],
-)
-def test_the_writer_parses_expressions(rule: str, size: str, says: str) -> None:
-    first = full().kernels[0]
-    assert first.table is not None
-    changed = dataclasses.replace(
-        first,
-        rules=(dataclasses.replace(first.rules[0], when=rule),),
-        table=dataclasses.replace(first.table, sizes=(size,)),
-    )
-    with pytest.raises(BundleError, match=says):
-        index_members(dataclasses.replace(full(), kernels=(changed,)))

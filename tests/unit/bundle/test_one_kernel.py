@@ -110,15 +110,10 @@ def test_opening_checks_rules_of_the_whole_index(
 
 
 def test_stray_members_are_found_with_the_whole_index() -> None:
-    for kind, said in (
-        ("images", "has a stray image ffffffffffff"),
-        ("kernels", "has a stray kernel row ffffffffffff"),
-    ):
-        bundle = Bundle.open(
-            archive_of(sorted([*members_of(), (f"{kind}/" + "f" * 64, b"x")])), whole=False
-        )
+    for stray in ("images/" + "f" * 64, "kernels/" + "f" * 64):
+        bundle = Bundle.open(archive_of(sorted([*members_of(), (stray, b"x")])), whole=False)
         assert bundle.kernel(FIRST) == INFO.kernels[0]
-        with pytest.raises(BundleError, match=said):
+        with pytest.raises(BundleError, match=f"has a stray member {stray}"):
             bundle.verify()
 
 
