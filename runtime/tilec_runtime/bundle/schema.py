@@ -153,6 +153,36 @@ _TABLE = record(
         most=1000,
     ),
 )
+_OP = record(
+    OperatorInfo,
+    outputs=sequence(
+        record(
+            OutputInfo,
+            param=identifier,
+            like=line(500),
+            shape=sequence(_EXPRESSION, most=limits.RANK),
+            dtype=line(510),
+        ),
+        most=limits.PARAMS,
+    ),
+    backward=optional(
+        record(
+            BackwardInfo,
+            kernel=identifier,
+            args=sequence(row(identifier, identifier), most=limits.PARAMS),
+        )
+    ),
+)
+_LISTS = sequence(
+    record(
+        ListParam,
+        name=identifier,
+        first=integer(0, limits.PARAMS),
+        most=integer(1, limits.PARAMS),
+        axis=line(100),
+    ),
+    most=limits.PARAMS,
+)
 _FIELDS = record(
     dict,  # of fields, without `abis`
     name=identifier,
@@ -198,40 +228,9 @@ _FIELDS = record(
     table=optional(_TABLE),
     jit=optional(enumeration(JitFallback)),
     rules=sequence(record(DispatchRule, when=_EXPRESSION, take=_POINT), most=limits.RULES),
+    op=optional(_OP),
+    lists=_LISTS,
 )
-# The key `op` of a row, present for operators only.
-_OP = record(
-    OperatorInfo,
-    outputs=sequence(
-        record(
-            OutputInfo,
-            param=identifier,
-            like=line(500),
-            shape=sequence(_EXPRESSION, most=limits.RANK),
-            dtype=line(510),
-        ),
-        most=limits.PARAMS,
-    ),
-    backward=optional(
-        record(
-            BackwardInfo,
-            kernel=identifier,
-            args=sequence(row(identifier, identifier), most=limits.PARAMS),
-        )
-    ),
-)
-# The key `lists` of a row, present only if calls take lists of arrays.
-_LISTS = sequence(
-    record(
-        ListParam,
-        name=identifier,
-        first=integer(0, limits.PARAMS),
-        most=integer(1, limits.PARAMS),
-        axis=line(100),
-    ),
-    most=limits.PARAMS,
-)
-_MORE = {"op": _OP, "lists": _LISTS}
 _ABIS = sequence(_ABI, most=limits.IMAGES)
 
 
@@ -241,30 +240,19 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     indices: dict[tuple[AbiSlot, ...], int] = {}
     for variant in plain["variants"]:
         variant["abi"] = indices.setdefault(variant["abi"], len(indices))
-    more = {
-        name: codec.write(value)
-        for name, codec in _MORE.items()
-        if (value := getattr(kernel, name))
-    }
-    return {**plain, "abis": [_ABI.write(abi) for abi in indices], **more}
+    return {**plain, "abis": [_ABI.write(abi) for abi in indices]}
 
 
 def _read_kernel(value: Any) -> Any:
     if type(value) is not dict or "abis" not in value:
         raise Misfit("must be an object with a key 'abis'")
+    rest = dict(value)
     try:
-        abis = _ABIS.read(value["abis"])
+        abis = _ABIS.read(rest.pop("abis"))
     except Misfit as misfit:
         misfit.path.append(".abis")
         raise
-    apart = {"abis", *_MORE}
-    fields = _FIELDS.read({name: entry for name, entry in value.items() if name not in apart})
-    for name in sorted(_MORE.keys() & value.keys()):
-        try:
-            fields[name] = _MORE[name].read(value[name])
-        except Misfit as misfit:
-            misfit.path.append(f".{name}")
-            raise
+    fields = _FIELDS.read(rest)
     variants, used = [], 0
     for variant in fields["variants"]:
         index = variant["abi"]

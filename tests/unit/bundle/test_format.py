@@ -88,8 +88,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
         return {field.name for field in dataclasses.fields(cls)}
 
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
-    few = {"op", "lists"}  # rows of few kernels have them
-    assert kernel.keys() == (names(KernelInfo) - few) | {"abis"}
+    assert kernel.keys() == names(KernelInfo) | {"abis"}
     assert variant.keys() == names(VariantInfo)
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
