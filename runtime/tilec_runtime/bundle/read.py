@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import os
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -21,13 +20,20 @@ from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
 from tilec_runtime.bundle.codec import is_digest
 from tilec_runtime.bundle.format import INDEX_NAME, Index, image_name, images_of, row_name
-from tilec_runtime.bundle.parts import PROVIDERS_NAME, Parts, Source, read_providers
+from tilec_runtime.bundle.parts import (
+    PROVIDERS_NAME,
+    extra_of,
+    installed_part,
+    read_providers,
+)
 from tilec_runtime.errors import BundleError, CallError
-from tilec_runtime.model.arch import TargetKind, Version
+from tilec_runtime.model.arch import TargetKind, Version, dotted
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo
 
+# A file's path, the bytes of a bundle, or a binary file.
+Source = Path | bytes | BinaryIO
 _CHUNK = 1 << 20
 
 
@@ -59,7 +65,6 @@ class Bundle:
             read_providers(read_member(read_at, providers)) if providers else {},
             self._index.package,
             self._index.digest,
-            functools.partial(Bundle.open, whole=False),
         )
         self.kernels = tuple(self._index.rows)
 
@@ -246,6 +251,96 @@ class Bundle:
                     sha.update(piece)
             self._digest = sha.hexdigest()
         return self._digest
+
+
+class Parts:
+    """The providers of a split bundle, opened on first use.
+
+    Attributes:
+        modules: provider modules by compute capability.
+        find: returns the part in a module, to be opened, or None if it is not installed.
+    """
+
+    def __init__(
+        self, modules: Mapping[Version, str], package: PackageInfo, index_digest: str
+    ) -> None:
+        """Record the providers; open none.
+
+        Args:
+            modules: provider modules by compute capability.
+            package: the package of the bundle.
+            index_digest: SHA-256 (hex) of its index, which the parts must share.
+        """
+        self.modules = modules
+        self.find: Callable[[str], Source | None] = installed_part
+        self._package = package
+        self._index_digest = index_digest
+        self._opened: dict[Version, Bundle] = {}
+
+    def missing(self, cc: Version) -> tuple[tuple[Version, str], ...]:
+        """Return the missing providers that a device of capability `cc` could use.
+
+        Each is a compute capability with the command that installs its provider.
+
+        Raises:
+            BundleError: a provider is damaged or of another build.
+        """
+        near = [own for own in self.modules if own[0] == cc[0]]
+        return tuple((own, self._install(own)) for own in near if self.part(own) is None)
+
+    def image(self, cc: Version, digest: str) -> bytes:
+        """Return the bytes of an image.
+
+        Raises:
+            BundleError: its provider is not installed, damaged or of another build.
+        """
+        part = self.part(cc)
+        if part is None:
+            raise BundleError(
+                f"the machine code for {dotted(cc)} is in {self.modules[cc]}, which is not installed",
+                fix=self._install(cc),
+            )
+        with self._of(cc):
+            return part.image(digest)
+
+    def part(self, cc: Version) -> Bundle | None:
+        """Return the part of a compute capability, or None without its provider.
+
+        Raises:
+            BundleError: the part is damaged or of another build.
+        """
+        if cc not in self._opened:
+            source = self.find(self.modules[cc])
+            if source is None:
+                return None
+            with self._of(cc):
+                part = Bundle.open(source, whole=False)
+                if part.index_digest != self._index_digest:
+                    self._refuse(cc, part)
+            self._opened[cc] = part
+        return self._opened[cc]
+
+    def _refuse(self, cc: Version, part: Bundle) -> NoReturn:
+        mine, other = self._package, part.package
+        raise BundleError(
+            f"{part.name or self.modules[cc]}: the machine code is of another build than package {mine.module}: of {other.name} "
+            f"{other.version} with index {part.index_digest[:12]}, the package is {mine.name} {mine.version} with index "
+            f"{self._index_digest[:12]}",
+            cause="wheels of different versions or builds are installed together",
+        )
+
+    @contextlib.contextmanager
+    def _of(self, cc: Version) -> Iterator[None]:
+        """Add the command that reinstalls a provider to its errors."""
+        try:
+            yield
+        except BundleError as exc:
+            wheel = f"{self._package.name}-{extra_of(cc)}=={self._package.version}"
+            fix = f"pip install --force-reinstall --no-deps '{wheel}'"
+            raise BundleError(exc.what, cause=exc.cause, fix=fix) from exc
+
+    def _install(self, cc: Version) -> str:
+        return f"pip install '{self._package.name}[{extra_of(cc)}]=={self._package.version}'"
 
 
 def _is_name(name: str) -> bool:
