@@ -19,9 +19,10 @@ def bind(
 ) -> tuple[tuple[Any, ...], dict[str, AxisValue], Any]:
     """Return all parameter values in order, the chosen axes, and the configuration.
 
+    The caller checks the values of axes.
+
     Raises:
         ArgumentError: too many or too few arguments, an unknown or a repeated name.
-        VariantError: an axis value was not built.
     """
     name, params = contract.name, contract.call_params
     if len(args) > len(params):
@@ -47,7 +48,6 @@ def bind(
             else ""
         )
         raise ArgumentError(message, fix=fix, kernel=name)
-    check_axes(contract, chosen)
     given = tuple(values.get(p.name, p.default) for p in params)
     return given if contract.lists is None else contract.lists.spread(given), chosen, config
 
@@ -116,17 +116,6 @@ def _lists_as_one(contract: Contract) -> str:
     return f"pass each list as one argument: {', '.join(names)}" if names else ""
 
 
-def check_count(contract: Contract, values: tuple[Any, ...]) -> None:
-    """Check that there are as many values as parameters.
-
-    Raises:
-        ArgumentError: the numbers differ.
-    """
-    if len(values) != len(contract.params):
-        message = f"{contract.name}: takes {count(len(contract.params))} ({contract.usage}), got {len(values)}"
-        raise ArgumentError(message, kernel=contract.name)
-
-
 def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict[str, AxisValue]:
     """Return the axes that have a value, without those that None leaves open.
 
@@ -142,7 +131,7 @@ def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict
 def check_axes(
     contract: Contract,
     chosen: Mapping[str, AxisValue],
-    pinned: Mapping[str, AxisValue] | None = None,
+    pinned: Mapping[str, AxisValue],
 ) -> None:
     """Check that axis values were built, and agree with a launcher's pinned ones.
 
@@ -160,7 +149,7 @@ def check_axes(
                 fix=f"add the value to the matrix of kernel.{contract.name} and build again",
                 kernel=contract.name,
             )
-    for name, value in (pinned or {}).items():
+    for name, value in pinned.items():
         if chosen.get(name, value) != value:
             message = (
                 f"{contract.name}: {name} is {value!r} for this launcher, got {chosen[name]!r}"

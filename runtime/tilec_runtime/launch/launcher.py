@@ -11,7 +11,7 @@ from tilec_runtime.device.recording import RECORDINGS, own_recording, recording_
 from tilec_runtime.device.scalars import MISFITS, is_number
 from tilec_runtime.device.seam_types import GridWish
 from tilec_runtime.errors import ArgumentError
-from tilec_runtime.launch.binding import bind, check_axes, check_count, given_axes
+from tilec_runtime.launch.binding import bind, check_axes, given_axes
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.keys import CallFacts, facts_of
 from tilec_runtime.launch.native import LauncherBase, table_of
@@ -177,7 +177,6 @@ class Launcher(Uncopied, LauncherBase):
 
         Errors are those of a call.
         """
-        check_count(self.contract, values)
         handle = stream_handle(stream, self.contract.name)
         self._check_leases(values)
         self._run(handle, values)
@@ -188,7 +187,6 @@ class Launcher(Uncopied, LauncherBase):
         Errors are those of a call.
         """
         if not self._run_in_core(line.handle, values, line):
-            check_count(self.contract, values)
             self._run(line.handle, values)
 
     def _run(self, handle: int, values: tuple[Any, ...]) -> None:
