@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.amount import part
-from tilec.frontends.tile.declare import declared
+from tilec.frontends.tile.declare import read
 from tilec.frontends.tools.modules import load
 from tilec.model.job import Source
 from tilec_runtime.model.expr import parse
@@ -178,7 +178,10 @@ def test_unchecked_accesses_stay_in_bounds(tmp_path_factory: pytest.TempPathFact
 
 def _hold(root: Path, text: str, n: int, seen: list[bool]) -> None:
     (root / "k.py").write_text(text)
-    (found,) = declared(load(Source(root=str(root), path="k.py"))).values()
+    module = load(Source(root=str(root), path="k.py"))
+    with module.active():
+        found = read(module, "k", vars(module.main)["k"])
+    assert found is not None
     assert found.safe is not None
     requires = [parse(condition) for condition in found.decl.requires]
     for z, a, b in itertools.product(OUTPUTS, INPUTS, INPUTS):

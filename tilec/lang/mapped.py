@@ -45,7 +45,7 @@ class MappedMut(Array):
     tiles from the last one, to start the longest work first.
     """
 
-    _tl_first: int
+    _tl_first: tuple[int]
     _tl_tile: tuple[int, ...]
     _tl_strip: int
     _tl_of: int
@@ -68,7 +68,7 @@ class MappedMut(Array):
     @property
     def tiles(self) -> range:
         """Numbers of the tiles that this block owns."""
-        return range(self._tl_first, self._total(), ct.num_blocks(0))
+        return range(self._tl_first[0], self._total(), ct.num_blocks(0))
 
     def place(self, tile: int) -> Place:
         """Return the location of a tile by its number in `tiles`."""
@@ -131,7 +131,7 @@ class MappedMut(Array):
         return (
             (number >= 0)
             & (number < self._total())
-            & ((number - self._tl_first) % ct.num_blocks(0) == 0)
+            & ((number - self._tl_first[0]) % ct.num_blocks(0) == 0)
         )
 
     def _in_order(self, tile: int) -> Any:

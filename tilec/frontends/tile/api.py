@@ -69,13 +69,13 @@ class Constant:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Arrays:
-    """A tuple of arrays."""
+class Tuple:
+    """A tuple of arguments."""
 
-    items: tuple[Array, ...]
+    items: tuple[Binding, ...]
 
 
-Binding = Array | Arrays | Scalar | Constant
+Binding = Array | Tuple | Scalar | Constant
 
 
 PLAIN: dict[object, str] = {bool: "bool", int: "i32", float: "f32"}
@@ -270,7 +270,7 @@ def _constraint(binding: Binding) -> Any:
         return ctc.ConstantConstraint(binding.value)
     if isinstance(binding, Scalar):
         return ctc.ScalarConstraint(getattr(ct, binding.dtype))
-    if isinstance(binding, Arrays):
+    if isinstance(binding, Tuple):
         return ctc.TupleConstraint([_constraint(item) for item in binding.items])
     return ctc.ArrayConstraint(
         getattr(ct, binding.dtype),

@@ -152,7 +152,11 @@ class Compiler:
                 ) from exc
             try:
                 exported = api.export(
-                    hinted, bound.bindings, symbol=symbol, target=target, version=version
+                    hinted,
+                    (api.Tuple(bound.bindings),) if kernel.safe else bound.bindings,
+                    symbol=symbol,
+                    target=target,
+                    version=version,
                 )
             except CompileError:
                 raise

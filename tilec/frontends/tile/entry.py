@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,7 +25,7 @@ def entry(
     checks: Checks,
     divisors: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Iterator[Any]:
-    """Yield a kernel of cuda.tile that takes the raw arguments in order.
+    """Yield a kernel of cuda.tile that takes a tuple of the raw arguments in order.
 
     Inside the context, the axes in the project's modules have the values of the variant.
 
@@ -40,99 +39,61 @@ def entry(
             the compiler cannot use them. They are left out without checks, because no check then
             guarantees that a tile begins in its array.
     """
-    name, own = kernel.function.__name__, _unlike([param.name for param in kernel.params])
+    from tilec.lang.entry import entry_of  # imports cuda.tile
+
     known = {} if checks is Checks.OFF else divisors or {}
-    checked = frozenset() if checks is Checks.OFF else kernel.checked
-    text = _text(name, kernel, axes, own, known, checked)
-    file = f"<tilec entry of {name}>"
-    scope: dict[str, Any] = {
-        own: kernel.function,
-        f"{own}lang": api.lang(),
-        f"{own}ct": api.cuda_tile(),
-    }
-    exec(compile(text, file, "exec"), scope)  # noqa: S102 - the text is made here of names and numbers
-    # cuda.tile reads the sources of functions where tracebacks do.
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    try:
-        with (
-            _valued(modules, axes),
-            patches.places(file, kernel.function, line, api.language_names()),
-        ):
-            yield api.cuda_tile().kernel(scope[name], **kernel.hints)
-    finally:
-        del linecache.cache[file]
+    checked = frozenset[str]() if checks is Checks.OFF else kernel.checked
+    wraps = tuple(
+        _wrap(
+            param, number, kernel.requires, axes, known.get(param.name, ()), param.name in checked
+        )
+        for number, param in enumerate(kernel.params)
+    )
+    made = entry_of(kernel.function, wraps)
+    file = patches.installed_name(made.__code__.co_filename)
+    with (
+        _valued(modules, axes),
+        patches.places(file, kernel.function, line, api.language_names()),
+    ):
+        yield api.cuda_tile().kernel(made, **kernel.hints)
 
 
-def _text(
-    name: str,
-    kernel: SafeKernel,
+def _wrap(
+    param: SafeParam,
+    number: int,
+    requires: Sequence[str],
     axes: Mapping[str, AxisValue],
-    own: str,
-    divisors: Mapping[str, tuple[int, ...]],
-    checked: frozenset[str],
-) -> str:
-    """Return the source of the entry point; its names start with `own`, which no parameter's does."""
-    params, requires = kernel.params, kernel.requires
-    ids = ", ".join(f"{own}ct.bid({axis})" for axis in range(3))
-    passed = []
-    for param in params:
-        tile = _tuple([str(axes.get(extent, extent)) for extent in param.tile])
-        known = _tuple([str(divisor) for divisor in divisors.get(param.name, ())])
-        array = f"{param.name}, {known}, {param.name in checked}"
-        match param.access:
-            case Access.MUT:
-                place = _tuple(
-                    [
-                        "0" if _one(param, axis, requires) else f"{own}b{axis}"
-                        for axis in range(param.rank)
-                    ]
-                )
-                passed.append(f"{own}lang.Mut({array}, {place}, {tile})")
-            case Access.SPAN:
-                place = _tuple(
-                    ["0" if axis == param.axis else f"{own}b{axis}" for axis in range(param.rank)]
-                )
-                passed.append(f"{own}lang.SpanMut({array}, {place}, {tile}, {param.axis})")
-            case Access.MAPPED:
-                strip = axes.get(param.strip, param.strip) or 0
-                singles = [
-                    str(f"{param.name}.shape[{axis}] == {extent}" in requires)
-                    for axis, extent in enumerate(param.tile)
-                ]
-                passed.append(
-                    f"{own}lang.MappedMut({array}, {own}b0, {tile}, {strip}, {_number(params, param)}, {_tuple(singles)})"
-                )
-            case Access.REF:
-                passed.append(f"{own}lang.Ref({array})")
-            case _:
-                passed.append(param.name)
-    lines = [
-        f"def {name}({', '.join(param.name for param in params)}):",
-        f"    {own}b0, {own}b1, {own}b2 = {ids}",
-        f"    {own}({', '.join(passed)})",
-    ]
-    return "\n".join(lines) + "\n"
+    divisors: tuple[int, ...],
+    checked: bool,
+) -> Any:
+    """Return how a parameter is made from a raw argument; `number` is its own."""
+    from tilec.lang.entry import FIRST, Wrap
 
+    lang, array = api.lang(), (divisors, checked)
+    tile: Any = tuple(int(axes.get(extent, extent)) for extent in param.tile)
 
-def _one(param: SafeParam, axis: int, requires: Sequence[str]) -> bool:
-    """Whether every launch has at most one tile along an axis, so that its index is a constant."""
-    return f"{param.name}.shape[{axis}] <= {param.tile[axis]}" in requires
+    def required(operator: str) -> tuple[bool, ...]:
+        conditions = (
+            f"{param.name}.shape[{axis}] {operator} {extent}"
+            for axis, extent in enumerate(param.tile)
+        )
+        return tuple(condition in requires for condition in conditions)
 
-
-def _number(params: Sequence[SafeParam], param: SafeParam) -> int:
-    """Return a number unique to each parameter, by which a `Place` is checked against its output."""
-    return [item.name for item in params].index(param.name)
-
-
-def _tuple(items: Sequence[str]) -> str:
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-def _unlike(names: Sequence[str]) -> str:
-    own = "_tilec_"
-    while any(name.startswith(own) for name in names):
-        own += "_"
-    return own
+    match param.access:
+        case Access.MUT:
+            # An axis with at most one tile: its index is a constant.
+            places = tuple(FIRST if one else k for k, one in enumerate(required("<=")))
+            return Wrap(kind=lang.Mut, array=array, places=places, region=(tile,))
+        case Access.SPAN:
+            places = tuple(FIRST if k == param.axis else k for k in range(param.rank))
+            return Wrap(kind=lang.SpanMut, array=array, places=places, region=(tile, param.axis))
+        case Access.MAPPED:
+            strip = int(axes.get(param.strip, param.strip) or 0)
+            region = (tile, strip, number, required("=="))
+            return Wrap(kind=lang.MappedMut, array=array, places=(0,), region=region)
+        case Access.REF:
+            return Wrap(kind=lang.Ref, array=array)
+    return Wrap()
 
 
 @contextlib.contextmanager

@@ -179,7 +179,7 @@ class _Binder(ParameterBinder):
     ) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         parts = [self._array(item, param) for param in params]
         self.taken.update(param.name for param in params)
-        return api.Arrays(tuple(array for array, _ in parts)), tuple(
+        return api.Tuple(tuple(array for array, _ in parts)), tuple(
             slot for _, slots in parts for slot in slots
         )
 
