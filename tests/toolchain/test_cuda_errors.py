@@ -205,6 +205,6 @@ def test_flags_and_directories(tmp_path: Path) -> None:
     assert error.diagnostics[0].message == "unrecognized option --foo found"
     assert "`flags`" in error.diagnostics[0].hint
     error = refused(tmp_path, text, options={"include": ("nodir",)})
-    assert error.what == "include directory nodir is not there"
+    assert error.what == "k/a.cu: include directory nodir is not there"
     with pytest.raises(UsageError, match="tilec decides the targets"):
         compile_text(tmp_path, text, options={"flags": ("-arch=sm_80",)})

@@ -127,13 +127,13 @@ def test_errors_of_a_linked_source_are_at_its_lines(tmp_path: Path) -> None:
     place = error.diagnostics[0].location
     assert place is not None
     assert (place.file, place.line) == ("k/act.cu", 2)
-    assert "k/act.cu holds a zero byte" in refused(tmp_path, "k/act.cu", act__cu="\0").what
+    assert "k/act.cu: it holds a zero byte" in refused(tmp_path, "k/act.cu", act__cu="\0").what
 
 
 def test_a_library_cannot_be_linked(tmp_path: Path) -> None:
     error = refused(tmp_path, "k/libact.a")
     assert (
         error.what
-        == "k/libact.a is a device library, and a SIMT kernel is linked with CUDA C++ sources alone"
+        == "k/libact.a: it is a device library, and a SIMT kernel is linked with CUDA C++ sources alone"
     )
     assert error.fix.startswith("link the .cu file")

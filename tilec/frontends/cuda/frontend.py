@@ -18,11 +18,11 @@ from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.search import Tool, locate, require
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
-from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
@@ -149,11 +149,9 @@ class CudaFrontend:
     def _check_include(job: Job, options: CudaOptions) -> None:
         for folder in options.include:
             if not Path(job.spec.source.root, folder).is_dir():
-                message = f"include directory {folder} is not there"
-                raise CompileError(
-                    message,
-                    diagnostics=(
-                        Diagnostic(message=message, location=Location(file=job.spec.source.path)),
-                    ),
+                raise fault(
+                    job.spec.source.path,
+                    f"include directory {folder} is not there",
+                    line=0,
                     fix="correct `include` in [frontend.cuda]; it is relative to tilec.toml",
                 )

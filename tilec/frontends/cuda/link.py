@@ -7,11 +7,11 @@ import re
 
 from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx
-from tilec.frontends.tools.compiled_files import fault, read_file
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.cpp.symbol import readable
+from tilec.frontends.tools.files import fault, read, within
 from tilec.frontends.tools.ltoir import arithmetic, as_one, level
 from tilec.frontends.tools.nvjitlink import Piece, kind_of
 from tilec.frontends.tools.run import command_line
@@ -39,7 +39,9 @@ def inputs(root: str, options: CudaOptions) -> list[InputFile]:
         if entry.kind is LinkKind.CUDA:
             files += includes.closure(root, entry.path, options.include, define)
         else:
-            files.append(InputFile(name=entry.path, digest=sha256(read_file(root, entry.path))))
+            files.append(
+                InputFile(name=entry.path, digest=sha256(read(root, within(root, entry.path))))
+            )
     return files
 
 
@@ -55,7 +57,7 @@ def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:
             define=[value for _, value in job.options.define],
             portable=job.lto,
         )
-    data = read_file(job.job.spec.source.root, entry.path)
+    data = read(job.job.spec.source.root, within(job.job.spec.source.root, entry.path))
     kind = kind_of(data)
     if not kind:
         begin = data[:8].hex(" ") or "nothing"

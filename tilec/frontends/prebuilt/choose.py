@@ -7,7 +7,8 @@ import dataclasses
 from tilec.frontends.prebuilt.declare import opened_cubin
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
-from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 

@@ -10,7 +10,8 @@ from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
-from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
+from tilec.frontends.tools.compiled_files import FileKind, prebuilt_files
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.machine_code import (
     Code,
     check_cluster,

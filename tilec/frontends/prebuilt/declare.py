@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
-from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault, prebuilt_files
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, prebuilt_files
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source

@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from tilec.frontends.tools import ptx
-from tilec.frontends.tools.compiled_files import fault
+from tilec.frontends.tools.files import fault
 from tilec_runtime.bundle.ptx import PtxEntry, line_of, read_entries, without_comments
 from tilec_runtime.errors import BundleError
 from tilec_runtime.model.arch import Target, Version

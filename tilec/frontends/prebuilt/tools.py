@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.ltoir import level
 from tilec.frontends.tools.nvjitlink import Piece, link_ptx, taken, words
 from tilec.frontends.tools.run import command_line, run_tool

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.device import DeviceCode
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import InputFile, Job, Source
 from tilec.model.link import LinkEntry, LinkKind, entries
-from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 LINKER = "libnvJitLink"
 _STD = "-std=c++17"
@@ -42,11 +42,10 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
     linked_entries = entries(tuple(map(str, texts)) if isinstance(texts, tuple) else ())
     for entry in linked_entries:
         if entry.kind is not LinkKind.CUDA:
-            message = f"{entry.path} is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
-            diagnostic = Diagnostic(
-                message=message, location=Location(file=entry.path, line=1), hint=_SOURCE
+            message = (
+                f"it is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
             )
-            raise CompileError(message, diagnostics=(diagnostic,), fix=_SOURCE)
+            raise fault(entry.path, message, fix=_SOURCE)
     return linked_entries
 
 

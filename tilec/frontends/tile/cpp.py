@@ -20,6 +20,7 @@ from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_option
 from tilec.frontends.tools.cpp.parse import TILE, CppKernel
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable
 from tilec.frontends.tools.digests import DigestTable
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.machine_code import timeout_error
 from tilec.frontends.tools.search import Tool, require
@@ -27,7 +28,7 @@ from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
@@ -216,8 +217,6 @@ def _kernels(source: Source) -> list[CppKernel]:
         kernel for name in names for kernel in declare_module.kernels_of(source.root, name, TILE)
     ]
     if not found:
-        what = f"{source.path} has no __tile_global__ function"
         fix = 'tile kernels are marked __tile_global__; __global__ ones are of language = "cuda"'
-        place = Diagnostic(message=what, location=Location(file=source.path), hint=fix)
-        raise CompileError(what, diagnostics=(place,), fix=fix)
+        raise fault(source.path, "there is no __tile_global__ function", line=0, fix=fix)
     return found

@@ -20,11 +20,12 @@ from tilec.frontends.tile.reading import never_stored, read_first
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tile.values import Values, parameters
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.model.alike import unstated
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.safety import Fact, Guarantee, Region, Safety
 
 _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
@@ -65,8 +66,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     body = bodies.of(inspect.unwrap(kernel.function))
     if body is None:
         what = f"the source of kernel {name!r} is not in the project"
-        place = Diagnostic(message=what, location=Location(file=module.source.path))
-        raise CompileError(what, diagnostics=(place,))
+        raise fault(module.source.path, what, line=0)
     _, at = definition(module, body.function)
     signature = signature_of(body.function, texts)
     params = signature.params

@@ -6,9 +6,8 @@ import dataclasses
 import enum
 import re
 
-from tilec.model.inside import contained
+from tilec.frontends.tools.files import fault, read, within
 from tilec.model.job import InputFile, Option, Source
-from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
 
 
@@ -74,7 +73,7 @@ def input_files(source: Source) -> list[InputFile]:
     """
     return sorted(
         (
-            InputFile(name=name, digest=sha256(read_file(source.root, name)))
+            InputFile(name=name, digest=sha256(read(source.root, within(source.root, name))))
             for name in digests_stated(source)
         ),
         key=lambda f: f.name,
@@ -114,33 +113,8 @@ def kind_of(name: str, data: bytes) -> FileKind:
     )
 
 
-def fault(
-    path: str,
-    message: str,
-    *,
-    line: int = 1,
-    cause: str = "",
-    fix: str = "",
-    log: str = "",
-    command: str = "",
-    overtime: bool = False,
-) -> CompileError:
-    """Return an error at a line of a file."""
-    place = Diagnostic(message=message, location=Location(file=path, line=line), hint=fix)
-    message = f"{path}: {message}"
-    return CompileError(
-        message,
-        diagnostics=(place,),
-        cause=cause,
-        fix=fix,
-        log=log,
-        command=command,
-        overtime=overtime,
-    )
-
-
 def _checked(source: Source, name: str, stated: str) -> Prebuilt:
-    data = read_file(source.root, name)
+    data = read(source.root, within(source.root, name))
     digest = sha256(data)
     key = f'sha256 = "{digest}"' if name == source.path else f'files = {{ "{name}" = "{digest}" }}'
     if not stated:
@@ -160,19 +134,3 @@ def _checked(source: Source, name: str, stated: str) -> Prebuilt:
             fix=f"where this is the file that you mean, write {key}",
         )
     return Prebuilt(path=name, kind=kind_of(name, data), data=data, digest=digest)
-
-
-def read_file(root: str, name: str) -> bytes:
-    """Return the bytes of a project's file.
-
-    Raises:
-        CompileError: it cannot be read, or lies outside of the project.
-    """
-    try:
-        return contained(root, name).read_bytes()
-    except LinkError as exc:
-        raise fault(name, f"the file lies outside of the project: {exc.what}", fix=exc.fix) from exc
-    except OSError as exc:
-        raise fault(
-            name, f"cannot be read: {exc.strerror}", fix="see that the file is there and readable"
-        ) from exc

@@ -7,15 +7,13 @@ import dataclasses
 import functools
 import importlib.util
 import os
-import posixpath
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec.frontends.tools.environment import OWN, is_environment
-from tilec.model.inside import contained
+from tilec.frontends.tools.files import read, within
 from tilec.model.job import InputFile, Source
-from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
 
 # Packages that compilers of kernels need: a project's directory of the same name never replaces
@@ -160,40 +158,6 @@ def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
     """
     stem = "/".join(filter(None, (base, *dotted.split("."))))
     return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]
-
-
-def within(root: str, name: str) -> str:
-    """Return `name` normalised.
-
-    Raises:
-        CompileError: it leaves the project once all links are followed.
-    """
-    try:
-        contained(root, name)
-    except LinkError as error:
-        message = f"{name} lies outside of the project"
-        raise CompileError(
-            message,
-            diagnostics=(Diagnostic(message=message, location=Location(file=name)),),
-            cause=error.what,
-            fix="copy the file into the project: a build depends on files of the project only",
-        ) from error
-    return posixpath.normpath(name)
-
-
-def read(root: str, name: str) -> bytes:
-    """Return the bytes of a project file.
-
-    Raises:
-        CompileError: it cannot be read.
-    """
-    try:
-        return Path(root, name).read_bytes()
-    except OSError as exc:
-        message = f"cannot read {name}: {exc.strerror or exc}"
-        raise CompileError(
-            message, diagnostics=(Diagnostic(message=message, location=Location(file=name)),)
-        ) from exc
 
 
 def _scan(root: str, name: str) -> _Scan:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Generic, Protocol, TypeVar
 
+from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import function_node, line_of, node_location
 from tilec.model.declaration import KernelDecl
@@ -78,15 +79,12 @@ class Kernels(Generic[K]):
             if kernels[name].decl.refused:
                 raise _refusal(module.source.path, kernels[name].decl.refused)
             return module, kernels[name]
-        message = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
+        message = f"there is no {self._word} {name!r}; there is {', '.join(kernels) or 'none'}"
         hint = (
             suggestion(name, kernels)
             or f"kernels are functions with the decorator {self._decorators}"
         )
-        location = Location(file=module.source.path)
-        raise CompileError(
-            message, diagnostics=(Diagnostic(message=message, location=location, hint=hint),)
-        )
+        raise fault(module.source.path, message, line=0, fix=hint)
 
     def _read(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, K]]:
         module = self._load(source, again=again)

@@ -22,15 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from tilec.frontends.tools.environment import is_environment, is_installed
-from tilec.frontends.tools.inputs import (
-    KEPT,
-    closure,
-    is_unchanged,
-    module_files,
-    read,
-    search_bases,
-    within,
-)
+from tilec.frontends.tools.files import read, within
+from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, search_bases
 from tilec.frontends.tools.python_errors import ImportFailure, import_error
 from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import UsageError

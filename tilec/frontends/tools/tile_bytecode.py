@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.frontends.tools.compiled_files import Prebuilt, fault
+from tilec.frontends.tools.compiled_files import Prebuilt
+from tilec.frontends.tools.files import fault
 from tilec_runtime.errors import TileIRError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.dtype import DTYPES

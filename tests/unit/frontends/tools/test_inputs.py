@@ -101,14 +101,14 @@ def test_links_must_stay_in_the_project(tmp_path):
     assert names(root, {"k.py": "import helper\n"}, "k.py") == ["helper.py"]
     (root / "helper.py").unlink()
     (root / "helper.py").symlink_to("../far.py")
-    with pytest.raises(CompileError, match=r"^helper\.py lies outside of the project") as caught:
+    with pytest.raises(CompileError, match=r"^helper\.py: the file lies outside of the project") as caught:
         closure(Source(root=str(root), path="k.py"))
     assert "is a link that leaves the project" in caught.value.cause
     assert "copy the file into the project" in caught.value.fix
 
 
 def test_missing_source(tmp_path):
-    with pytest.raises(CompileError, match=r"cannot read k\.py: No such file"):
+    with pytest.raises(CompileError, match=r"k\.py: cannot be read: No such file"):
         closure(Source(root=str(tmp_path), path="k.py"))
 
 

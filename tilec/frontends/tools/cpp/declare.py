@@ -14,7 +14,6 @@ from tilec.frontends.tools.cpp.options import read_options
 from tilec.frontends.tools.cpp.parse import SIMT, CppKernel, find_kernels
 from tilec.model.cpp import cut
 from tilec.model.job import Job, Source
-from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 _TOGETHER = 16
 
@@ -75,24 +74,10 @@ def named(name: str, candidates: Sequence[CppKernel]) -> CppKernel | None:
 
 
 def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[CppKernel]:
-    """Return the kernels of one file of the project.
-
-    `keyword` marks a kernel (`__global__`).
-
-    Raises:
-        CompileError: it cannot be read, or a kernel takes a reference.
-    """
+    """Return the kernels of one file of the project; `keyword` marks a kernel (`__global__`)."""
     path = Path(root, name)
-    try:
-        stat = path.stat()
-        return list(_parsed(str(path), name, keyword, stat.st_mtime_ns, stat.st_size))
-    except OSError as exc:
-        message = f"cannot read {name}: {exc.strerror}"
-        raise CompileError(
-            message,
-            diagnostics=(Diagnostic(message=message, location=Location(file=name)),),
-            fix="see that the file is there and readable",
-        ) from exc
+    stat = path.stat()
+    return list(_parsed(str(path), name, keyword, stat.st_mtime_ns, stat.st_size))
 
 
 @functools.lru_cache(maxsize=1024)

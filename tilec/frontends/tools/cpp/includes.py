@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tilec.frontends.tools.files import fault, read
 from tilec.model.inside import is_inside
 from tilec.model.job import InputFile
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import Location
 
 _COMMENT = re.compile(
     # A header's name in angle brackets is one token: `//` in it starts no comment.
@@ -104,14 +105,9 @@ def source_bytes(root: str, name: str) -> bytes:
     Raises:
         CompileError: it cannot be read, or holds a zero byte.
     """
-    at = Location(file=name, line=1)
-    try:
-        data = Path(root, name).read_bytes()
-    except OSError as exc:
-        message = f"cannot read {name}: {exc.strerror or exc}"
-        raise _error(message, at, "see that the file is there and readable") from exc
+    data = read(root, name)
     if b"\0" in data:
-        raise _error(f"{name} holds a zero byte: it is no C++ text", at, "")
+        raise fault(name, "it holds a zero byte: it is no C++ text")
     return data
 
 
@@ -189,10 +185,11 @@ def _everything(base: Path, at: Location, folders: Iterable[Path]) -> Iterator[P
                 if Path(file).suffix in _SUFFIXES and not file.startswith("."):
                     count += 1
                     if count > _MAX_FILES:
-                        raise _error(
-                            f"{at}: a computed #include reaches more than {_MAX_FILES} files",
-                            at,
-                            "name the header, or narrow the include directories",
+                        raise fault(
+                            at.file,
+                            f"a computed #include reaches more than {_MAX_FILES} files",
+                            line=at.line,
+                            fix="name the header, or narrow the include directories",
                         )
                     yield Path(directory, file)
 
@@ -203,19 +200,16 @@ def _inside(base: Path, path: Path, written: str, where: Location | None) -> str
     Raises:
         CompileError: the file lies outside of the project.
     """
-    try:
-        real, home = Path(os.path.realpath(path)), Path(os.path.realpath(base))
+    real, home = Path(os.path.realpath(path)), Path(os.path.realpath(base))
+    if real.is_relative_to(home):
         return real.relative_to(home).as_posix()
-    except ValueError:
-        pass
-    except OSError as exc:
-        raise _error(f"cannot read {written}: {exc}", where, "") from exc
     inside = Path(os.path.normpath(path)).is_relative_to(os.path.normpath(base))
     through = "through a symbolic link" if inside else "through its path"
-    raise _error(
+    raise fault(
+        where.file if where else written,
         f"{written} leaves the project {through}: it is {real}",
-        where,
-        "copy the file into the project, or move tilec.toml up to a directory that holds both",
+        line=where.line if where else 0,
+        fix="copy the file into the project, or move tilec.toml up to a directory that holds both",
     )
 
 
@@ -225,11 +219,8 @@ def _scan_file(base: Path, name: str) -> _Scanned:
         stat = path.stat()
         return _scan(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
     except OSError as exc:
-        raise _error(
-            f"cannot read {name}: {exc.strerror or exc}",
-            Location(file=name),
-            "see that the file is there and readable",
-        ) from exc
+        message = f"cannot be read: {exc.strerror or exc}"
+        raise fault(name, message, fix="see that the file is there and readable") from exc
 
 
 @functools.lru_cache(maxsize=8192)
@@ -316,9 +307,3 @@ def condition(root: str, location: Location) -> str:
     lines = (around for number, _, around in conditional_lines(text) if number <= location.line)
     last = collections.deque(lines, maxlen=1)
     return last[0][-1] if last and last[0] else ""
-
-
-def _error(message: str, where: Location | None, fix: str) -> CompileError:
-    return CompileError(
-        message, diagnostics=(Diagnostic(message=message, location=where, hint=fix),), fix=fix
-    )
