@@ -192,7 +192,9 @@ def test_what_does_not_compile(tmp_path: Path, name: str) -> None:
 
 def test_a_source_without_tile_kernels(tmp_path: Path) -> None:
     root = write(tmp_path, {"k/a.cu": "__global__ void k(float* x) {}\n"})
-    with pytest.raises(CompileError, match=r"k/a\.cu: there is no __tile_global__ function") as caught:
+    with pytest.raises(
+        CompileError, match=r"k/a\.cu: there is no __tile_global__ function"
+    ) as caught:
         frontend().declare(Source(root=str(root), path="k/a.cu"))
     assert "__global__ ones are of language" in caught.value.fix
 

@@ -101,7 +101,9 @@ def test_links_must_stay_in_the_project(tmp_path):
     assert names(root, {"k.py": "import helper\n"}, "k.py") == ["helper.py"]
     (root / "helper.py").unlink()
     (root / "helper.py").symlink_to("../far.py")
-    with pytest.raises(CompileError, match=r"^helper\.py: the file lies outside of the project") as caught:
+    with pytest.raises(
+        CompileError, match=r"^helper\.py: the file lies outside of the project"
+    ) as caught:
         closure(Source(root=str(root), path="k.py"))
     assert "is a link that leaves the project" in caught.value.cause
     assert "copy the file into the project" in caught.value.fix
