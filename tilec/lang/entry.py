@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import cuda.tile as ct
 
@@ -23,25 +22,27 @@ class Wrap:
         region: the fields of an output after its place.
     """
 
-    kind: type | None = None
-    array: tuple[Any, ...] = ()
+    kind: Callable[..., object] | None = None
+    array: tuple[object, ...] = ()
     places: tuple[int, ...] = ()
-    region: tuple[Any, ...] = ()
+    region: tuple[object, ...] = ()
 
 
-def entry_of(function: Callable[..., None], wraps: tuple[Wrap, ...]) -> Callable[[Any], None]:
+def entry_of(
+    function: Callable[..., None], wraps: tuple[Wrap, ...]
+) -> Callable[[tuple[object, ...]], None]:
     """Return a function of one tuple, the raw arguments; `wraps` has one item for each."""
 
     # It calls no other function, because cuda.tile numbers calls in debug information.
-    def entry(arguments: Any) -> None:
+    def entry(arguments: tuple[object, ...]) -> None:
         block = (ct.bid(0), ct.bid(1), ct.bid(2), 0)
-        wrapped: Any = ()
+        wrapped: tuple[object, ...] = ()
         for number in ct.static_iter(range(len(arguments))):
-            place: Any = ()
+            place: tuple[int, ...] = ()
             for axis in ct.static_iter(wraps[number].places):
                 place = (*place, block[axis])
             if ct.static_eval(wraps[number].kind is None):
-                made: Any = arguments[number]
+                made: object = arguments[number]
             elif ct.static_eval(not wraps[number].region):
                 made = ct.static_eval(wraps[number].kind)(
                     arguments[number], *ct.static_eval(wraps[number].array)

@@ -50,7 +50,7 @@ def entry(
         for number, param in enumerate(kernel.params)
     )
     made = entry_of(kernel.function, wraps)
-    file = patches.installed_name(made.__code__.co_filename)
+    file = patches.installed_name(entry_of.__code__.co_filename)
     with (
         _valued(modules, axes),
         patches.places(file, kernel.function, line, api.language_names()),
