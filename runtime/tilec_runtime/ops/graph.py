@@ -17,7 +17,7 @@ from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import DriverError, GraphCaptureError, GraphError, Location
 from tilec_runtime.ops.base import Op, require_op
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.graph_capture import Capture, capture_stream
+from tilec_runtime.ops.graph_capture import Capture
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.lease import Claim, holder_here
@@ -214,9 +214,9 @@ class _State:
         finally:
             driver.destroy_graph(ordinal, graph)
         self._release = Release(functools.partial(_destroy, driver, ordinal, self.handle))
-        with capture_stream(driver, ordinal) as line:
-            driver.upload_graph(ordinal, self.handle, line)
-            driver.synchronize(ordinal, line)
+        with Stream(ordinal, driver=driver) as stream:
+            driver.upload_graph(ordinal, self.handle, stream.handle)
+            stream.sync()
         context = capture.context
         self._events = context.events
         # The line of the last replay: most replays are on the same stream as the one before.
@@ -338,7 +338,7 @@ class Scope(Uncopied, Generic[G]):
         """
         if self._capture is not None or self._graph is not None or self._failed:
             raise GraphError("a scope is used once", fix="make a new one: CudaGraph.scope(stream)")
-        self._capture = Capture.of(self._stream)
+        self._capture = Capture(self._stream)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from tilec_runtime.device.lines import RecordedEvent
@@ -70,7 +69,7 @@ class CaptureContext(ExecutionContext):
 
     def record(self) -> RecordedEvent:
         """Return an event in the graph, for which nothing outside of this capture can wait."""
-        return CapturedEvent(self.driver, self.device, self.recording)
+        return CapturedEvent(self.driver, self.recording)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive as long as the graph."""
@@ -97,12 +96,9 @@ class CapturedEvent(RecordedEvent):
 
     __slots__ = ("_recording",)
 
-    def __init__(self, driver: DeviceDriver, ordinal: int, recording: Recording) -> None:
-        """Represent the work captured so far; no event is needed."""
+    def __init__(self, driver: DeviceDriver, recording: Recording) -> None:
+        """Represent the work captured so far; no event of the driver is needed."""
         self.driver = driver
-        self.ordinal = ordinal
-        self.handle = 0
-        self.number = 0
         self._recording = weakref.ref(recording)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - there is nothing that could fail
@@ -114,20 +110,6 @@ class CapturedEvent(RecordedEvent):
         recording = self._recording()  # None once the capture is over
         if recording is None or own_recording(self.driver, ordinal, stream) is not recording:
             raise _outside()
-
-    @property
-    def reached(self) -> bool:
-        """Refuse: only replays of the graph reach it.
-
-        Raises:
-            GraphCaptureError: always.
-        """
-        raise _outside()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """None: no work has run."""
-        return None
 
     def sync(self) -> None:
         """Refuse: no work runs that could be waited for.
@@ -146,27 +128,23 @@ class Capture:
         context: the context of captured ops.
     """
 
-    def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
-        """Begin a capture."""
-        self.driver = driver
-        self.ordinal = ordinal
-        self._exit: contextlib.ExitStack | None = None
-        with contextlib.ExitStack() as stack:
-            line = stack.enter_context(capture_stream(driver, ordinal))
-            driver.begin_capture(ordinal, line)
-            recording = begin_recording(driver, ordinal, line)
-            self._exit = stack.pop_all()
-        self.context = CaptureContext(Stream.borrow_raw(line, ordinal, driver=driver), recording)
-
-    @classmethod
-    def of(cls, stream: Stream) -> Capture:
+    def __init__(self, stream: Stream) -> None:
         """Begin a capture for replays on a stream; refuse a stream that takes no work now.
 
         Raises:
             SchedulingError: the stream is closed, or is known not to be on the device.
         """
-        stream.driver.position(stream.device, stream.handle)
-        return cls(stream.driver, stream.device)
+        self.driver, self.ordinal = stream.driver, stream.device
+        self._stream: Stream | None = None
+        self.driver.position(self.ordinal, stream.handle)
+        own = Stream(self.ordinal, driver=self.driver)
+        try:
+            self.driver.begin_capture(self.ordinal, own.handle)
+        except BaseException:
+            own.close()
+            raise
+        self._stream = own
+        self.context = CaptureContext(own, begin_recording(self.driver, self.ordinal, own.handle))
 
     def run(self, op: Op[T]) -> T:
         """Capture an op and return its result, which replays write.
@@ -196,36 +174,22 @@ class Capture:
         Raises:
             DriverError: a call that cannot be captured broke the capture.
         """
-        stack, self._exit = self._exit, None
-        assert stack is not None
+        stream, self._stream = self._stream, None
+        assert stream is not None
         self.context._over = True  # noqa: SLF001 - same module
-        end_recording(self.driver, self.ordinal, self.context.stream)
-        with stack:
-            return self.driver.end_capture(self.ordinal, self.context.stream)
+        end_recording(self.driver, self.ordinal, stream.handle)
+        with stream:
+            return self.driver.end_capture(self.ordinal, stream.handle)
 
     def abandon(self) -> None:
         """End the capture without a graph, raising nothing. Further calls do nothing."""
-        if self._exit is not None:
+        if self._stream is not None:
             with contextlib.suppress(TilecError):  # the error that led here is reported instead
                 self.driver.destroy_graph(self.ordinal, self.end())
 
     def __del__(self) -> None:
         """Abandon a capture that was not ended."""
         self.abandon()
-
-
-@contextlib.contextmanager
-def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
-    """Create an internal stream for a block.
-
-    A failed capture then leaves other streams usable.
-    """
-    stream = driver.create_stream(ordinal)
-    try:
-        yield stream
-    finally:
-        with contextlib.suppress(TilecError):
-            driver.destroy_stream(ordinal, stream)
 
 
 def _outside() -> GraphCaptureError:

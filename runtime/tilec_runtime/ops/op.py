@@ -143,7 +143,7 @@ class DeviceOp(Op[T_co]):
         """
         where = as_stream(stream)
         refuse_nested(self)
-        capture = Capture.of(where)
+        capture = Capture(where)
         return CudaGraph(where, capture, capture.run(self))
 
     # Combining it
