@@ -75,13 +75,12 @@ class Launch:
 
     who: str
     arguments: list[Any]
-    claims: list[Claim | None]
+    claims: list[Claim]
     extra: tuple[Any, ...]
 
     def release(self) -> None:
         for claim in self.claims:
-            if claim is not None:
-                claim.close()
+            claim.close()
 
     def discard(self) -> None:
         """It has run, or will not any more: tensors are their owners' again, and borrows end."""
@@ -93,7 +92,7 @@ class Launch:
     def run(self) -> tuple[Any, ...]:
         try:
             for claim in self.claims:  # before anything of it runs
-                if claim is not None and not claim.active:
+                if not claim.active:
                     words = self.who, f"{claim.ended} (", "has ended"
                     raise RefusedError([Wrong(BorrowError, words)])
             for place, argument in enumerate(self.arguments):
@@ -146,10 +145,10 @@ def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:
 
 def launch(arguments: list[Any], who: str, extra: tuple[Any, ...]) -> Launch:
     """Take the arguments of a launch over."""
-    claims = [
-        _hold(argument, who, place) if isinstance(argument, Handle) else None
-        for place, argument in enumerate(arguments)
-    ]
+    claims: list[Claim] = []
+    for place, argument in enumerate(arguments):  # a lease that is used twice is claimed once
+        if isinstance(argument, Handle) and argument.scope not in [c.scope for c in claims]:
+            claims.append(_hold(argument, who, place))
     return Launch(who, list(arguments), claims, extra)
 
 

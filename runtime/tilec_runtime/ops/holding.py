@@ -46,15 +46,15 @@ class MovingClaims(NamedTuple):
 class HoldingOp(DeviceOp[T_co]):
     """An op that holds its arguments, and works on them in `_work`."""
 
-    # `_holder`: the op, for messages. `_number`: the number of the claims that the core took in one
-    # call; -1 if each tensor has its own number in `_claims`. `_others`: places of ops, arrays of
-    # other libraries and NumPy scalars.
-    __slots__ = ("_claims", "_holder", "_number", "_others", "_values")
+    # `_holder`: the op, for messages. `_number`: the number of its claims. `_by_core`: whether the
+    # launch core took them; then all tensors are owned or shared. `_others`: places of ops, arrays
+    # of other libraries and NumPy scalars.
+    __slots__ = ("_by_core", "_holder", "_number", "_others", "_values")
+    _by_core: bool
     _holder: Holder
-    _values: tuple[Any, ...]
     _number: int
-    _claims: Any  # list[tuple[int, Described]]; empty if the core took the claims
-    _others: Any  # list[int]
+    _others: Any  # tuple[int, ...]
+    _values: tuple[Any, ...]
 
     def _hold(
         self,
@@ -76,19 +76,17 @@ class HoldingOp(DeviceOp[T_co]):
             OwnershipError: a tensor was moved before, is used elsewhere, or occurs twice.
             UsedOpError: an op was used before.
         """
-        self._holder, self._number = holder, -1
-        self._values, self._claims, self._others = (), [], []
+        self._holder, self._number, self._by_core = holder, next(NUMBERS), False
+        self._values = self._others = ()
         try:
             with LOCK:
                 for index, value in enumerate(values):
                     self._hold_more(holder, value, write=index in written, moved=moved)
             if self._others:
-                ops = [value for value in values if isinstance(value, DeviceOp)]
-                take_all(ops, f"moved into {holder.name}")
+                take_all(self._ops(), f"moved into {holder.name}")
         except BaseException:
-            for number, tensor in self._claims:  # not `give_back`, which would end borrows
-                tensor.lease.give_back(number)
-            self._values, self._claims = (), []
+            self._give_back()  # not `_end`, which would end borrows
+            self._values = ()
             raise
 
     def _move_in(
@@ -108,18 +106,16 @@ class HoldingOp(DeviceOp[T_co]):
             # A new holder object: a conflict with it means that a tensor occurs twice in this op.
             self._hold(Holder(*claims.holder), values, written, moved=True)
             return
-        self._holder, self._values, self._number = claims.holder, values, number
-        self._claims = self._others = ()
+        self._holder, self._number, self._by_core = claims.holder, number, True
+        self._values, self._others = values, ()
 
     def _hold_more(self, holder: Holder, value: Any, *, write: bool, moved: bool) -> None:
         """Hold one more argument; see `_hold`."""
         if isinstance(value, Described):
-            number = next(NUMBERS)
             with LOCK:
-                (value.hold if moved else value.lend)(number, holder, write=write)
-            self._claims.append((number, value))
+                (value.hold if moved else value.lend)(self._number, holder, write=write)
         elif type(value) not in _PLAIN:
-            self._others.append(len(self._values))
+            self._others += (len(self._values),)
         self._values += (value,)
 
     @property
@@ -147,45 +143,42 @@ class HoldingOp(DeviceOp[T_co]):
         Raises:
             OwnershipError: a borrow has ended meanwhile, or a result cannot be used.
         """
-        if self._number >= 0 and CORE is not None and not CORE.are_usable(self._values):
-            for tensor in self._tensors():
-                if not tensor.usable:  # those moved into this op count as usable
+        if CORE is None or not (self._by_core and CORE.are_usable(self._values)):
+            for tensor in self._tensors():  # those moved into this op count as usable
+                if tensor.lease.parent is not None:
+                    tensor.lease.require(self._holder)
+                elif not tensor.usable:
                     tensor.require(self._holder)
-        for _, tensor in self._claims:
-            if tensor.lease.parent is not None:
-                tensor.lease.require(self._holder)
-            elif not tensor.usable:
-                tensor.require(self._holder)
         if self._others:
-            values = list(self._values)
-            for index in self._others:
-                values[index] = self._given(ctx, values[index])
-            if self._ops():
-                for number, tensor in self._claims:
-                    tensor.lease.give_back(number)
-            self._values = tuple(values)
+            ops, values = self._ops(), list(self._values)
+            try:
+                for index in self._others:
+                    values[index] = self._given(ctx, values[index])
+            finally:
+                self._values = tuple(values)
+            if ops:
+                self._give_back()
         return self._values
 
     def _given(self, ctx: ExecutionContext, value: Any) -> Any:
         if isinstance(value, DeviceOp):
             value = value._run_in(ctx)
-            if isinstance(value, Described):
-                self._claims.append((-1, value))  # without a claim: `_end` ends a borrow
-                return value
-        if not ctx.driver.holds_arguments and not is_number(value):
+        if not (ctx.driver.holds_arguments or isinstance(value, Described) or is_number(value)):
             ctx.keep(value)
         return value
 
     def _tensors(self) -> list[Described]:
         """Return the tensors among the arguments."""
-        if self._number >= 0:
-            return [value for value in self._values if isinstance(value, Described)]
-        return [tensor for _, tensor in self._claims]
+        return [value for value in self._values if isinstance(value, Described)]
 
     def _ops(self) -> list[DeviceOp[Any]]:
         """Return the arguments that are ops and have not run."""
-        values = [self._values[index] for index in self._others]
-        return [value for value in values if isinstance(value, DeviceOp)]
+        return [value for value in self._values if isinstance(value, DeviceOp)]
+
+    def _give_back(self) -> None:
+        """End the claims; borrows go on."""
+        for tensor in self._tensors():
+            tensor.lease.give_back(self._number)
 
     def _require_device(self, ctx: ExecutionContext) -> None:
         """Check that the tensors are on the device of an execution."""
@@ -200,15 +193,14 @@ class HoldingOp(DeviceOp[T_co]):
     def _end(self) -> None:
         """Release all arguments, after success or failure. Further calls do nothing."""
         values, self._values = self._values, ()
-        if self._number >= 0 and CORE is not None:
+        if self._by_core and CORE is not None:
             CORE.release(values, self._number)
             return
-        ops = [values[index] for index in self._others if isinstance(values[index], DeviceOp)]
-        claims, self._claims, self._others = self._claims, [], []
-        for number, tensor in claims:
-            tensor.give_back(number)
-        for op in ops:
-            op._discard()
+        for value in values:
+            if isinstance(value, Described):
+                value.give_back(self._number)
+            elif isinstance(value, DeviceOp):
+                value._discard()
 
     def _discard(self) -> None:
         self._end()
