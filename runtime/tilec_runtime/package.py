@@ -141,9 +141,10 @@ class Package:
         from tilec_runtime.launch.contract import Contract
         from tilec_runtime.ops.lazy import Origin
 
-        contract = Contract(self.bundle.kernel(kernel))  # fails at once for an unknown kernel
         return Origin(
-            lambda: contract, lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel], {}
+            Contract(self.bundle.kernel(kernel)),
+            lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel],
+            {},
         ).make
 
 

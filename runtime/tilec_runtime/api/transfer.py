@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tilec_runtime.device.device import Device
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.ops.copies import Dup, packed_error, to_host_op
+from tilec_runtime.ops.copies import Dup, ToHost, packed_error
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import current_device
 from tilec_runtime.ops.transfers import FromHost, Memcpy, Upload
@@ -64,7 +64,7 @@ def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> D
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda result: to_host(result, out=out))
-    return to_host_op(require_tensor(tensor, "to_host"), out)
+    return ToHost(require_tensor(tensor, "to_host"), out)
 
 
 def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:

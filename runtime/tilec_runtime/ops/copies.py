@@ -12,7 +12,6 @@ from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import HoldingOp
-from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, has_wide_gaps, pinned_bytes
 from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
@@ -119,11 +118,6 @@ class Dup(HoldingOp[T]):
     def _work(self, ctx: ExecutionContext, *values: Any) -> T:
         source: Described = values[0]
         return self._make(dense_copy(ctx, source, self._boxes).storage, source.shape, source.dtype)
-
-
-def to_host_op(tensor: Described, out: Array | None) -> DeviceOp[Array]:
-    """Return an op that copies a tensor to the host. Errors are those of `ToHost`."""
-    return ToHost(tensor, out)
 
 
 def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import concurrent.futures
 import contextlib
 import logging
@@ -19,7 +18,6 @@ from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import enqueue
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.protocols import SchedulingPolicy
-from tilec_runtime.running import refuse_nested
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
@@ -28,10 +26,6 @@ Work = tuple[T, ExecutionContext, RecordedEvent]
 _LOG = logging.getLogger("tilec_runtime")
 # Seconds for which `await op` polls: a small op is done before a completion thread wakes up.
 _SPIN = 20e-6
-# Filled when the process ends: later failures are not logged. `atexit` calls this handler before
-# the handler of `COMPLETIONS`, which was registered earlier and waits for the device.
-_ENDING: list[bool] = []
-atexit.register(_ENDING.append, True)
 
 
 class _Callback:
@@ -83,12 +77,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
 
     def __del__(self) -> None:
         """Log an error that no caller has read."""
-        if (
-            self.__dict__.get("_heard", True)
-            or _ENDING
-            or sys.is_finalizing()
-            or not super().done()
-        ):
+        if self.__dict__.get("_heard", True) or sys.is_finalizing() or not super().done():
             return
         error = super().exception()
         if error is not None:
@@ -184,7 +173,6 @@ def awaited(op: Op[T]) -> Generator[Any, None, T]:
 
     For small ops, poll first.
     """
-    refuse_nested(op)
     stream = stream_of(current_policy())
     work = enqueue(op, stream)
     event = work[2]
@@ -219,7 +207,6 @@ def start(op: Op[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
         UsedOpError: it was used before.
         NestedExecutionError: this thread executes another op. Every other error is in the future.
     """
-    refuse_nested(op)
     # A list, from which the future is popped in the end: an error keeps this frame, and the future
     # keeps its error.
     futures = [DeviceFuture(op)]

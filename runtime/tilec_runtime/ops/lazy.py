@@ -73,20 +73,15 @@ class Origin:
     """A kernel of lazy launches: its contract, and its launcher on each device.
 
     Attributes:
+        contract: the contract that launches are checked against.
         pinned: the axis values that it is restricted to.
     """
 
     def __init__(
-        self,
-        contract: Callable[[], Contract],
-        load: Callable[[DeviceDriver, int], Launcher],
-        pinned: Axes,
+        self, contract: Contract, load: Callable[[DeviceDriver, int], Launcher], pinned: Axes
     ) -> None:
-        """Keep functions that return the contract and load the launcher.
-
-        The contract needs no device.
-        """
-        self._find_contract = contract
+        """Keep a function that loads the launcher."""
+        self.contract = contract
         self._load = load
         # Typed, because True and 1 are different axis values.
         self._axes = functools.lru_cache(maxsize=256, typed=True)(self._checked)
@@ -99,12 +94,7 @@ class Origin:
     def of(cls, launcher: Launcher) -> Origin:
         """Return the kernel of a launcher, with launches on its device only."""
         load = functools.partial(_on, launcher)
-        return cls(lambda: launcher.contract, load, launcher.pinned)
-
-    @functools.cached_property
-    def contract(self) -> Contract:
-        """The contract that launches are checked against."""
-        return self._find_contract()
+        return cls(launcher.contract, load, launcher.pinned)
 
     def make(
         self,

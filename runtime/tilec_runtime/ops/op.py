@@ -21,7 +21,7 @@ from tilec_runtime.ops.graph_capture import Capture
 from tilec_runtime.ops.once import SharedExecution
 from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.protocols import SchedulingPolicy, StreamLike
-from tilec_runtime.running import refuse_nested, unchecked
+from tilec_runtime.running import unchecked
 from tilec_runtime.sites import created, recorded, site
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class DeviceOp(Op[T_co]):
             NestedExecutionError: this thread executes another op.
             BaseException: the error of the op, or of its work on the device.
         """
-        refuse_nested(self)
         return run(self, stream_of(current_policy()))
 
     def sync_on(self, stream: StreamLike) -> T_co:
@@ -125,7 +124,6 @@ class DeviceOp(Op[T_co]):
 
         Everything else is as for `graph_on`.
         """
-        refuse_nested(self)
         return self.graph_on(stream_of(current_policy()))
 
     def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
@@ -142,7 +140,6 @@ class DeviceOp(Op[T_co]):
             GraphCaptureError: a part of it, such as an allocation, cannot be captured.
         """
         where = as_stream(stream)
-        refuse_nested(self)
         capture = Capture(where)
         return CudaGraph(where, capture, capture.run(self))
 

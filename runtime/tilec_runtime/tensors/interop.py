@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.ops.copies import to_host_op
+from tilec_runtime.ops.copies import ToHost
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.running import refuse_nested
 from tilec_runtime.tensors import dlpack
@@ -139,4 +139,4 @@ class Exchanged(Exposed, Described):
 
     def to_host_op(self, out: np.ndarray[Any, Any] | None = None) -> DeviceOp[np.ndarray[Any, Any]]:
         """Return the op of `tilec_runtime.api.to_host`."""
-        return to_host_op(self, out)
+        return ToHost(self, out)
