@@ -75,8 +75,7 @@ class Expr:
 
         Args:
             env: axes and scalars by name as plain values; tensors as objects with `shape` and
-                `stride` (elements), `size`, `ptr`, `dtype` (a dtype's name), and `nbytes` or
-                `itemsize` (bytes).
+                `stride` (elements), `size`, `ptr`, `dtype` (a dtype's name), and `nbytes`.
 
         Raises:
             ExpressionError: a name is not in `env`, or a value is invalid (division by zero, no

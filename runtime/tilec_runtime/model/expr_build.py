@@ -186,20 +186,26 @@ class Builder:
         if attribute not in _KINDS:
             known = _meant(attribute, ATTRIBUTES) or f"; known are {', '.join(ATTRIBUTES)}"
             raise self.error(node, f"unknown attribute {name + '.' + attribute!r}{known}")
+        kind, run = _KINDS[attribute], self.read(node, name, attribute)
+        if kind == "tuple":
+            return kind, lambda env: tuple(run(env))
+        return kind, (lambda env: str(run(env))) if kind == "text" else run
+
+    def read(self, node: ast.expr, name: str, attribute: str) -> Run:
+        """Build the value of a tensor's attribute."""
         self.uses.add((name, attribute))
-        kind, column = _KINDS[attribute], column_of(node, self.text)
+        column = column_of(node, self.text)
 
         def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             try:
-                result = getattr(value, attribute)
+                return getattr(value, attribute)
             except AttributeError:
                 raise FaultError(
                     f"{name!r} is no tensor: it has no {attribute!r}", column
                 ) from None
-            return tuple(result) if kind == "tuple" else str(result) if kind == "text" else result
 
-        return kind, run
+        return run
 
     def subscript(self, node: ast.Subscript, depth: int) -> Part:
         base = node.value
@@ -395,19 +401,7 @@ class Builder:
     def nbytes(self, node: ast.expr) -> Part:
         if not isinstance(node, ast.Name):
             raise self.error(node, "nbytes() takes a tensor parameter's name")
-        name, column = self.known_name(node), column_of(node, self.text)
-        self.uses.add((name, "nbytes"))
-
-        def run(env: Env) -> Any:
-            value = _lookup(env, name, column)
-            size = getattr(value, "nbytes", None)
-            if size is None and hasattr(value, "itemsize") and hasattr(value, "size"):
-                size = value.size * value.itemsize
-            if size is None:
-                raise FaultError(f"{name!r} is no tensor: it has no size in bytes", column)
-            return size
-
-        return "number", run
+        return "number", self.read(node, self.known_name(node), "nbytes")
 
 
 _PLAIN = (int, float, bool, str)

@@ -20,7 +20,7 @@ class Tensor:
     size: int = 32
     ptr: int = 4096
     dtype: str = "f16"
-    itemsize: int = 2
+    nbytes: int = 64
 
 
 class Foreign:
@@ -37,7 +37,7 @@ class ForeignFloat:
 
 ENV: dict[str, Any] = {
     "x": Tensor(),
-    "y": Tensor((2, 2), (2, 1), 4, 8, "f32", 4),
+    "y": Tensor((2, 2), (2, 1), 4, 8, "f32", 16),
     "BM": 3,
     "T": "f16",
     "eps": 1.5,
@@ -235,7 +235,7 @@ def test_extents_that_are_written_out_are_known() -> None:
         ),
         ("T + 1", 1, "'f16' is no number in 'T + 1' with T = 'f16'"),
         ("BM.shape[0]", 1, "'BM' is no tensor: it has no 'shape' in 'BM.shape[0]'"),
-        ("nbytes(BM)", 8, "'BM' is no tensor: it has no size in bytes in 'nbytes(BM)'"),
+        ("nbytes(BM)", 8, "'BM' is no tensor: it has no 'nbytes' in 'nbytes(BM)'"),
         ("T == BM", 6, "'f16' and 3 cannot be compared in 'T == BM' with BM = 3, T = 'f16'"),
         ("T < T", 5, "'f16' and 'f16' cannot be compared by size in 'T < T' with T = 'f16'"),
         ("gone + 1", 1, "'gone' has no value in 'gone + 1'"),
