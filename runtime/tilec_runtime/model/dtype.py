@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True)
+@value_class(frozen=True)
 class DType:
     """An element type.
 
@@ -16,7 +16,8 @@ class DType:
         c: name in CUDA C++, for generated template arguments.
         tile: attribute name in `cuda.tile`; empty if it has no such type.
         typestr: type string of `__cuda_array_interface__`; empty if it has none.
-        dlpack: (type code, bits) of DLPack.
+        code: type code of DLPack: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8
+            e5m2, 14 f8 e8m0fnu, 17 f4 e2m1fn.
         kind: `bool`, `int`, `uint` or `float`.
     """
 
@@ -26,8 +27,13 @@ class DType:
     c: str
     tile: str
     typestr: str
-    dlpack: tuple[int, int]
+    code: int
     kind: str
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """Type code and bits of DLPack."""
+        return self.code, self.bits
 
     @property
     def bytes(self) -> int:
@@ -53,46 +59,25 @@ class DType:
         return self.name
 
 
-def _row(
-    name: str, bits: int, numpy: str, c: str, tile: str, typestr: str, code: int, kind: str
-) -> DType:
-    if 8 % bits and bits % 8:
-        raise ValueError(
-            f"dtype {name} has {bits} bits: the size must divide 8 or be a multiple of 8"
-        )
-    return DType(
-        name=name,
-        bits=bits,
-        numpy=numpy,
-        c=c,
-        tile=tile,
-        typestr=typestr,
-        dlpack=(code, bits),
-        kind=kind,
-    )
-
-
-# DLPack type codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8 e5m2, 14 f8
-# e8m0fnu, 17 f4 e2m1fn.
 _ROWS = (
-    _row("bool", 8, "bool", "bool", "bool_", "|b1", 6, "bool"),
-    _row("i8", 8, "int8", "signed char", "int8", "|i1", 0, "int"),
-    _row("i16", 16, "int16", "short", "int16", "<i2", 0, "int"),
-    _row("i32", 32, "int32", "int", "int32", "<i4", 0, "int"),
-    _row("i64", 64, "int64", "long long", "int64", "<i8", 0, "int"),
-    _row("u8", 8, "uint8", "unsigned char", "uint8", "|u1", 1, "uint"),
-    _row("u16", 16, "uint16", "unsigned short", "uint16", "<u2", 1, "uint"),
-    _row("u32", 32, "uint32", "unsigned int", "uint32", "<u4", 1, "uint"),
-    _row("u64", 64, "uint64", "unsigned long long", "uint64", "<u8", 1, "uint"),
-    _row("f16", 16, "float16", "__half", "float16", "<f2", 2, "float"),
-    _row("bf16", 16, "bfloat16", "__nv_bfloat16", "bfloat16", "", 4, "float"),
-    _row("f32", 32, "float32", "float", "float32", "<f4", 2, "float"),
-    _row("f64", 64, "float64", "double", "float64", "<f8", 2, "float"),
-    _row("f8e4m3", 8, "float8_e4m3fn", "__nv_fp8_e4m3", "float8_e4m3fn", "", 10, "float"),
-    _row("f8e5m2", 8, "float8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", "", 12, "float"),
-    _row("f8e8m0", 8, "float8_e8m0fnu", "__nv_fp8_e8m0", "float8_e8m0fnu", "", 14, "float"),
+    DType("bool", 8, "bool", "bool", "bool_", "|b1", 6, "bool"),
+    DType("i8", 8, "int8", "signed char", "int8", "|i1", 0, "int"),
+    DType("i16", 16, "int16", "short", "int16", "<i2", 0, "int"),
+    DType("i32", 32, "int32", "int", "int32", "<i4", 0, "int"),
+    DType("i64", 64, "int64", "long long", "int64", "<i8", 0, "int"),
+    DType("u8", 8, "uint8", "unsigned char", "uint8", "|u1", 1, "uint"),
+    DType("u16", 16, "uint16", "unsigned short", "uint16", "<u2", 1, "uint"),
+    DType("u32", 32, "uint32", "unsigned int", "uint32", "<u4", 1, "uint"),
+    DType("u64", 64, "uint64", "unsigned long long", "uint64", "<u8", 1, "uint"),
+    DType("f16", 16, "float16", "__half", "float16", "<f2", 2, "float"),
+    DType("bf16", 16, "bfloat16", "__nv_bfloat16", "bfloat16", "", 4, "float"),
+    DType("f32", 32, "float32", "float", "float32", "<f4", 2, "float"),
+    DType("f64", 64, "float64", "double", "float64", "<f8", 2, "float"),
+    DType("f8e4m3", 8, "float8_e4m3fn", "__nv_fp8_e4m3", "float8_e4m3fn", "", 10, "float"),
+    DType("f8e5m2", 8, "float8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", "", 12, "float"),
+    DType("f8e8m0", 8, "float8_e8m0fnu", "__nv_fp8_e8m0", "float8_e8m0fnu", "", 14, "float"),
     # The C++ type is a byte with two elements; `__nv_fp4_e2m1` is a byte with one element.
-    _row("f4e2m1", 4, "float4_e2m1fn", "__nv_fp4x2_e2m1", "float4_e2m1fn", "", 17, "float"),
+    DType("f4e2m1", 4, "float4_e2m1fn", "__nv_fp4x2_e2m1", "float4_e2m1fn", "", 17, "float"),
 )
 
 DTYPES: dict[str, DType] = {row.name: row for row in _ROWS}
