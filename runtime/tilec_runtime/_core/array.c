@@ -335,8 +335,7 @@ void array_clear(struct core *core)
     }
 }
 
-enum outcome array_read(
-    struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts)
+enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts)
 {
     const struct reader *reader = reader_of(core, Py_TYPE(value));
     if (reader == NULL)
@@ -350,7 +349,7 @@ enum outcome array_read(
     case BY_LAUNCHER:
         return DECLINED;
     case BY_OWNER:
-        return minded ? tensor_read(core, value, room, count, facts) : DECLINED;
+        return tensor_read(core, value, room, count, facts);
     default:
         return read_python(core, fallback, value, room, count, facts);
     }

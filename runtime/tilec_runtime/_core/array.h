@@ -25,10 +25,9 @@ struct facts {
     bool owned; /* one of tilec's own tensors, whose lease is checked */
 };
 
-/* Read an array. Extents and strides are written to `room`, which holds `count` numbers. `fallback` is Python's reader. Tilec's own
- * tensors are declined unless the caller checks their leases (`minded`). */
-enum outcome array_read(
-    struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts);
+/* Read an array. Extents and strides are written to `room`, which holds `count` numbers. `fallback` is Python's reader. The caller checks the
+ * leases of tilec's own tensors. */
+enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts);
 
 /* Copy facts that Python has read (a `TensorFacts`). */
 enum outcome array_copy(const struct core *core, PyObject *found, int64_t *room, size_t count, struct facts *facts);

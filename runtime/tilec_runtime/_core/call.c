@@ -73,7 +73,7 @@ static uint64_t class_of(const struct facts *facts)
 }
 
 static enum outcome read_tensor(
-    struct core *core, PyObject *value, PyObject *given, const struct reading *reading, struct call *call, bool *owned)
+    struct core *core, PyObject *value, PyObject *fallback, PyObject *given, struct call *call, bool *owned)
 {
     if (value == Py_None)
         return add_slot(call, 0) && add_key(call, 0) ? DONE : DECLINED;
@@ -83,7 +83,7 @@ static enum outcome read_tensor(
         return DECLINED;
     int64_t *room = &call->numbers[layout];
     enum outcome outcome = given != NULL ? array_copy(core, given, room, MOST_SLOTS - layout, &facts)
-                                         : array_read(core, value, reading->fallback, reading->minded, room, MOST_SLOTS - layout, &facts);
+                                         : array_read(core, value, fallback, room, MOST_SLOTS - layout, &facts);
     if (outcome != DONE)
         return outcome;
     call->numbers[layout - 3] = facts.address;
@@ -124,17 +124,17 @@ static bool read_other(PyObject *value, bool keyed, struct call *call)
     return add_key(call, bits);
 }
 
-enum outcome call_read(
-    struct core *core, const struct signature *signature, PyObject *const *values, const struct reading *reading, struct call *call)
+enum outcome call_read(struct core *core, const struct signature *signature, PyObject *const *values, PyObject *fallback,
+    PyObject *const *given, struct call *call)
 {
     call->values = values;
     call->slot_count = call->key_count = 0;
     call->any_owned = false;
     for (size_t i = 0; i < signature->tensor_count; i++) {
         call->tensor_slots[i] = (uint16_t)call->slot_count;
-        PyObject *given = reading->given == NULL ? NULL : reading->given[i];
+        PyObject *facts = given == NULL ? NULL : given[i];
         call->owned[i] = false;
-        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], given, reading, call, &call->owned[i]);
+        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], fallback, facts, call, &call->owned[i]);
         if (outcome != DONE)
             return outcome;
         call->any_owned = call->any_owned || call->owned[i];

@@ -30,16 +30,10 @@ struct stream {
     PyObject *number;
 };
 
-/* The ways to read the tensors of a call. */
-struct reading {
-    PyObject *fallback;        /* Python's reader of arrays */
-    PyObject *const *given;    /* the facts that Python has read, one per tensor; NULL to read them */
-    bool minded;               /* whether the caller checks the leases of tilec's own tensors */
-};
-
-/* Read a call of all parameters. Types in the key are borrowed from the values. */
-enum outcome call_read(
-    struct core *core, const struct signature *signature, PyObject *const *values, const struct reading *reading, struct call *call);
+/* Read a call of all parameters. Types in the key are borrowed from the values. `fallback` is Python's reader of arrays. `given` has the
+ * facts that Python has read, one per tensor; NULL to read them. */
+enum outcome call_read(struct core *core, const struct signature *signature, PyObject *const *values, PyObject *fallback,
+    PyObject *const *given, struct call *call);
 
 /* Find the handle of a stream. May run Python. */
 enum outcome stream_handle(struct core *core, PyObject *object, struct stream *stream);

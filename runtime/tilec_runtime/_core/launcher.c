@@ -9,7 +9,7 @@
 struct launcher {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *table; /* NULL before the first launch, and if Python makes all launches */
+    PyObject *table; /* a table; NULL or None before the first launch, and if Python makes all launches */
 };
 
 /* Launch ----------------------------------------------------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static PyObject *refused(struct launcher *self, PyObject *result, PyObject *stre
 /* Launch a call whose plan is cached. Returns None, False if Python has to launch it, or NULL with an exception. */
 static PyObject *try_launch(struct launcher *self, PyObject *stream, PyObject *const *values, size_t count)
 {
-    if (self->table == NULL)
+    if (self->table == NULL || !table_check(self->table))
         return Py_NewRef(Py_False);
     PyObject *table = Py_NewRef(self->table), *done; /* Python code that runs meanwhile may replace the table */
     PyObject *answer = table_try(table, stream, values, count, NULL);
@@ -97,18 +97,6 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyO
     return (PyObject *)self;
 }
 
-static PyObject *get_table(struct launcher *self, void *Py_UNUSED(closure))
-{
-    return Py_NewRef(self->table == NULL ? Py_None : self->table);
-}
-
-/* Set the table. Any other object means that Python makes all launches. */
-static int set_table(struct launcher *self, PyObject *table, void *Py_UNUSED(closure))
-{
-    Py_XSETREF(self->table, table != NULL && table_check(table) ? Py_NewRef(table) : NULL);
-    return 0;
-}
-
 static int launcher_traverse(struct launcher *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
@@ -138,12 +126,8 @@ static PyMethodDef launcher_methods[] = {
 
 static PyMemberDef launcher_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct launcher, call), READONLY, NULL},
+    {"_table", T_OBJECT, offsetof(struct launcher, table), 0, "The cached plans; None where there are none."},
     {NULL, 0, 0, 0, NULL},
-};
-
-static PyGetSetDef launcher_getset[] = {
-    {"_table", (getter)get_table, (setter)set_table, "The cached plans; None where there are none.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot launcher_slots[] = {
@@ -155,7 +139,6 @@ static PyType_Slot launcher_slots[] = {
     {Py_tp_dealloc, launcher_dealloc},
     {Py_tp_methods, launcher_methods},
     {Py_tp_members, launcher_members},
-    {Py_tp_getset, launcher_getset},
     {0, NULL},
 };
 

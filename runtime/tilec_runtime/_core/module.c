@@ -106,7 +106,7 @@ static PyObject *facts(PyObject *module, PyObject *args)
         return NULL;
     int64_t room[2 * MOST_RANK];
     struct facts found;
-    enum outcome outcome = array_read(core_of(module), value, read, false, room, 2 * MOST_RANK, &found);
+    enum outcome outcome = array_read(core_of(module), value, read, room, 2 * MOST_RANK, &found);
     if (outcome != DONE)
         return outcome == RAISED ? NULL : Py_NewRef(Py_None);
     PyObject *shape = tuple_of(found.extents, (size_t)found.rank), *stride = tuple_of(found.strides, (size_t)found.rank);

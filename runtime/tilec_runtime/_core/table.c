@@ -168,7 +168,7 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
     struct call call;
     enum outcome outcome = stream == Py_None ? DONE : stream_handle(table->core, stream, &taken);
     if (outcome == DONE)
-        outcome = call_read(table->core, &table->signature, values, &(struct reading){table->read, NULL, true}, &call);
+        outcome = call_read(table->core, &table->signature, values, table->read, NULL, &call);
     if (outcome == DONE && stream == Py_None)
         outcome = call_stream(table->core, &table->signature, &call, &taken);
     PyObject *result = outcome == DONE ? launch_call(table, &call, &taken, order) : outcome_value(outcome);
@@ -231,8 +231,8 @@ static PyObject *table_add(struct table *table, PyObject *args)
         (tensors != NULL && (size_t)PyTuple_GET_SIZE(tensors) != signature->tensor_count))
         return Py_NewRef(Py_False);
     struct call call;
-    const struct reading reading = {table->read, tensors == NULL ? NULL : PySequence_Fast_ITEMS(tensors), true};
-    enum outcome outcome = call_read(table->core, signature, PySequence_Fast_ITEMS(values), &reading, &call);
+    PyObject *const *given = tensors == NULL ? NULL : PySequence_Fast_ITEMS(tensors);
+    enum outcome outcome = call_read(table->core, signature, PySequence_Fast_ITEMS(values), table->read, given, &call);
     if (outcome != DONE)
         return outcome == RAISED ? NULL : Py_NewRef(Py_False);
     return add_plan(table, &call, source) ? Py_NewRef(Py_True) : NULL;
