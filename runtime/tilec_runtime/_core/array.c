@@ -199,49 +199,42 @@ static bool copy_numbers(PyObject *numbers, int rank, int64_t *target)
     return true;
 }
 
-static bool copy_layout(const struct core *core, PyObject *found, int64_t *room, size_t count, struct facts *facts)
+static bool copy_layout(PyObject *shape, PyObject *stride, int64_t *room, size_t count, struct facts *facts)
 {
-    PyObject *shape = PyObject_GetAttr(found, core->name_shape), *stride = PyObject_GetAttr(found, core->name_stride);
-    bool copied = shape != NULL && stride != NULL && PyTuple_Check(shape) &&
-                  place_layout(facts, PyTuple_GET_SIZE(shape), room, count) && copy_numbers(shape, facts->rank, facts->extents) &&
-                  copy_numbers(stride, facts->rank, facts->strides);
+    if (!place_layout(facts, PyTuple_GET_SIZE(shape), room, count) || !copy_numbers(shape, facts->rank, facts->extents) ||
+        !copy_numbers(stride, facts->rank, facts->strides))
+        return false;
     facts->empty = false;
-    for (int i = 0; copied && i < facts->rank; i++)
+    for (int i = 0; i < facts->rank; i++)
         facts->empty = facts->empty || facts->extents[i] == 0;
-    Py_XDECREF(shape);
-    Py_XDECREF(stride);
-    return copied && settle_strides(facts);
+    return settle_strides(facts);
 }
 
-/* Read an integer attribute. Returns false with an exception. */
-static bool number_of(PyObject *found, PyObject *name, int64_t *number)
+/* Copy the parts of facts that Python has read. Returns false if they are malformed, or with an exception. */
+static bool copy_parts(const struct core *core, PyObject *parts, int64_t *room, size_t count, struct facts *facts)
 {
-    PyObject *value = PyObject_GetAttr(found, name);
-    *number = value == NULL ? -1 : PyLong_AsLongLong(value);
-    Py_XDECREF(value);
-    return *number != -1 || !PyErr_Occurred();
-}
-
-static bool dtype_of(const struct core *core, PyObject *found, int *dtype)
-{
-    PyObject *name = PyObject_GetAttr(found, core->name_dtype);
-    PyObject *number = name == NULL ? NULL : PyDict_GetItemWithError(core->dtype_numbers, name);
-    Py_XDECREF(name);
-    *dtype = number == NULL ? -1 : (int)PyLong_AsLong(number);
-    return number != NULL;
+    PyObject *shape, *stride, *dtype;
+    long long address;
+    int readonly;
+    if (!PyTuple_Check(parts) || !PyArg_ParseTuple(parts, "LO!O!Uip", &address, &PyTuple_Type, &shape, &PyTuple_Type, &stride, &dtype,
+                                     &facts->device, &readonly))
+        return false;
+    PyObject *number = PyDict_GetItemWithError(core->dtype_numbers, dtype);
+    if (number == NULL || address < 0)
+        return false;
+    facts->address = address;
+    facts->dtype = (int)PyLong_AsLong(number);
+    facts->readonly = readonly;
+    facts->owned = false;
+    return copy_layout(shape, stride, room, count, facts) && measure(core, facts);
 }
 
 enum outcome array_copy(const struct core *core, PyObject *found, int64_t *room, size_t count, struct facts *facts)
 {
-    int64_t device, readonly;
-    if (!number_of(found, core->name_ptr, &facts->address) || !number_of(found, core->name_device, &device) ||
-        !number_of(found, core->name_readonly, &readonly) || !dtype_of(core, found, &facts->dtype) ||
-        !copy_layout(core, found, room, count, facts) || facts->address < 0 || !measure(core, facts))
-        return declined();
-    facts->device = (int)device;
-    facts->readonly = readonly != 0;
-    facts->owned = false;
-    return DONE;
+    PyObject *parts = PyObject_GetAttrString(found, "native");
+    bool copied = parts != NULL && copy_parts(core, parts, room, count, facts);
+    Py_XDECREF(parts);
+    return copied ? DONE : declined();
 }
 
 static enum outcome read_python(

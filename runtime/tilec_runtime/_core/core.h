@@ -67,7 +67,6 @@ struct core {
     size_t reader_count;
     PyTypeObject *plan_type, *table_type, *launcher_type;
     PyTypeObject *line_type, *uses_type, *lease_type, *described_type; /* defined in tensor.c */
-    PyObject *name_ptr, *name_shape, *name_stride, *name_dtype, *name_device, *name_readonly;
     struct driver driver;
 };
 

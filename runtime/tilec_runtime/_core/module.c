@@ -197,25 +197,10 @@ static PyMethodDef methods[] = {
 
 /* The module ------------------------------------------------------------------------------------------------------------------------- */
 
-static bool make_names(struct core *core)
-{
-    struct {
-        PyObject **place;
-        const char *name;
-    } names[] = {{&core->name_ptr, "ptr"}, {&core->name_shape, "shape"}, {&core->name_stride, "stride"}, {&core->name_dtype, "dtype"},
-        {&core->name_device, "device"}, {&core->name_readonly, "readonly"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        *names[i].place = PyUnicode_InternFromString(names[i].name);
-        if (*names[i].place == NULL)
-            return false;
-    }
-    return true;
-}
-
 static int fill_module(PyObject *module)
 {
     struct core *core = core_of(module);
-    if (!make_names(core) || PyModule_AddFunctions(module, claims_methods) < 0)
+    if (PyModule_AddFunctions(module, claims_methods) < 0)
         return -1;
     core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
     core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
@@ -230,7 +215,7 @@ static int fill_module(PyObject *module)
     return PyModule_AddType(module, core->launcher_type);
 }
 
-/* The objects that the state owns, except the readers and the names of attributes. */
+/* The objects that the state owns, except the readers. */
 #define OWNED(core) \
     { \
         (PyObject **)&(core)->plan_type, (PyObject **)&(core)->table_type, (PyObject **)&(core)->launcher_type, &(core)->classify, \
@@ -256,13 +241,10 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 static void module_free(void *module)
 {
     struct core *core = core_of(module);
-    PyObject **owned[] = OWNED(core), **names[] = {&core->name_ptr, &core->name_shape, &core->name_stride, &core->name_dtype,
-                                          &core->name_device, &core->name_readonly};
+    PyObject **owned[] = OWNED(core);
     array_clear(core);
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         Py_CLEAR(*owned[i]);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        Py_CLEAR(*names[i]);
 }
 
 static PyModuleDef_Slot module_slots[] = {

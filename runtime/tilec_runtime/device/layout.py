@@ -47,6 +47,11 @@ class TensorFacts:
     readonly: bool = False
 
     @property
+    def native(self) -> tuple[int, Shape, Shape, str, int, bool]:
+        """What the launch core copies of the facts (`array_copy` in _core/array.c)."""
+        return self.ptr, self.shape, self.stride, self.dtype, self.device, self.readonly
+
+    @property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)

@@ -14,6 +14,7 @@ from tilec.frontends.tools.cpp.symbol import _TYPE_HEADERS
 from tilec.frontends.tools.tile_bytecode import dtype_of
 from tilec.frontends.triton.api import NAMES as TRITON_NAMES
 from tilec.model.cpp import _NAMES as CPP_NAMES
+from tilec_runtime.cpu.tileir.ir import Scalar
 from tilec_runtime.cpu.tileir.values import STORAGE
 from tilec_runtime.device.scalars import _FORMATS, _SMALL
 from tilec_runtime.kernels import CODES

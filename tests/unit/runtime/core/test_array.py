@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -238,18 +239,26 @@ def test_interruptions_are_not_swallowed() -> None:
         {"ptr": -1},
         {"device": None},
         {"shape": (2**70,)},
-        {"readonly": None},
     ],
 )
 def test_facts_of_python_that_are_malformed_are_declined(change: dict[str, Any]) -> None:
-    class Facts:
-        ptr, shape, stride, dtype, device, readonly = 16, (4,), (1,), "f32", 0, False
+    facts = {
+        "ptr": 16,
+        "shape": (4,),
+        "stride": (1,),
+        "dtype": "f32",
+        "device": 0,
+        "readonly": False,
+    }
 
-    assert core.facts(object(), lambda _: Facts) is not None
-    names = {name: fact for name, fact in vars(Facts).items() if name[0] != "_"}
-    assert core.facts(object(), lambda _: type("Facts", (), {**names, **change})) is None
-    names.pop(next(iter(change)))
-    assert core.facts(object(), lambda _: type("Less", (), names)) is None
+    def read(parts: object) -> Any:
+        return core.facts(object(), lambda _: SimpleNamespace(native=parts))
+
+    assert read(tuple(facts.values())) is not None
+    assert read(tuple((facts | change).values())) is None
+    assert read(tuple(facts.values())[1:]) is None
+    assert read(list(facts.values())) is None
+    assert core.facts(object(), lambda _: object()) is None
 
 
 def test_more_types_than_are_cached() -> None:
