@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,20 +16,16 @@ from tilec.model.inside import contained
 from tilec_runtime.errors import OutputError, ToolchainError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 NAME = "tilec.lock"
 _HEAD = """# The tools this project was last built with, and the images they gave; written by `tilec build`. Commit it:
 # `tilec build --locked` refuses other tools, and other bytes (sha256) of an image of the same sources (key).
 version = 2
 """
-_STRING = (
-    r'("(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*")'  # as JSON writes it, which is as TOML reads it
-)
-_TOOL = re.compile(rf"\[tool\.{_STRING}\]")
-_IMAGES = re.compile(rf"\[images\.{_STRING}\]")
-_FIELD = re.compile(r'(version|sha256) = "([^"]*)"')
-_PIN = re.compile(
-    _STRING + r' = \{ key = "([0-9a-f]{16})", sha256 = "([0-9a-f]{64})", row = "([0-9a-f]{64})" \}'
-)
 _SHOWN = 5
 
 Pins = Mapping[str, Mapping[str, "Pin"]]
@@ -66,14 +62,14 @@ class Lock:
         text: text of the file.
         tools: (version, digest) by tool.
         pins: pinned images by profile and job.
-        odd: number and text of the first invalid line; (0, "") for none.
+        damage: why the text cannot be read; empty if it can.
     """
 
     path: Path
     text: str
     tools: Mapping[str, tuple[str, str]]
     pins: Pins
-    odd: tuple[int, str]
+    damage: str
 
     def require_tools(self, tools: Mapping[str, Sequence[ToolInfo]]) -> None:
         """Refuse tools, given by language, that differ from those in the file.
@@ -84,9 +80,9 @@ class Lock:
         if not self.text:
             fix = "run `tilec build` without --locked, and commit the tilec.lock that it writes"
             raise ToolchainError("there is no tilec.lock to hold the tools against", fix=fix)
-        if self.odd[0]:
+        if self.damage:
             raise ToolchainError(
-                f"line {self.odd[0]} of tilec.lock cannot be read: {self.odd[1][:80]!r}",
+                f"tilec.lock cannot be read: {self.damage}",
                 cause="the file was edited, or two branches were merged",
                 fix="run `tilec build` without --locked, and commit the tilec.lock that it writes",
             )
@@ -173,7 +169,7 @@ class Lock:
         except OutputError as error:
             note(f"tilec.lock was not written: {error.what}")
             return
-        changes = _changes(self.tools, rows) if self.text else []
+        changes = _changes(self.tools, rows) if self.text and not self.damage else []
         if changes:
             note(f"tilec.lock now holds other tools: {'; '.join(changes)}")
         if varied:
@@ -200,25 +196,29 @@ def read_lock(root: Path) -> Lock:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
-    tools: dict[str, tuple[str, str]] = {}
-    pins: dict[str, dict[str, Pin]] = {}
-    odd = (0, "")
-    table: dict[str, Pin] | None = None
-    tool: dict[str, str] = {}
-    name = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if table is not None and (match := _PIN.fullmatch(line)):
-            table[json.loads(match[1], strict=False)] = Pin(match[2], match[3], match[4])
-        elif name and (match := _FIELD.fullmatch(line)):
-            tool[match[1]] = match[2]
-            tools[name] = (tool.get("version", ""), tool.get("sha256", ""))
-        elif match := _TOOL.fullmatch(line):
-            name, tool, table = json.loads(match[1], strict=False), {}, None
-        elif match := _IMAGES.fullmatch(line):
-            name, table = "", pins.setdefault(json.loads(match[1], strict=False), {})
-        elif line and line[0] != "#" and not line.startswith("version = ") and not odd[0]:
-            odd = (number, line)
-    return Lock(path=path, text=text, tools=tools, pins=pins, odd=odd)
+    try:
+        tools, pins = _parsed(text)
+        return Lock(path=path, text=text, tools=tools, pins=pins, damage="")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        damage = str(error) if isinstance(error, ValueError) else "a value is missing"
+        return Lock(path=path, text=text, tools={}, pins={}, damage=damage)
+
+
+def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], Pins]:
+    """Return tools and pins of a file's text."""
+    table = tomllib.loads(text)
+    tools = {
+        name: (str(tool["version"]), str(tool["sha256"]))
+        for name, tool in table.get("tool", {}).items()
+    }
+    pins = {
+        profile: {
+            job: Pin(str(pin["key"]), str(pin["sha256"]), str(pin["row"]))
+            for job, pin in rows.items()
+        }
+        for profile, rows in table.get("images", {}).items()
+    }
+    return tools, pins
 
 
 def render(tools: Mapping[str, tuple[str, str]], pins: Pins) -> str:

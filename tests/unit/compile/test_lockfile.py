@@ -89,15 +89,14 @@ def test_damaged_file_is_refused_or_rewritten(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
         read_lock(tmp_path).require_tools(tools())
     assert str(caught.value) == (
-        "line 1 of tilec.lock cannot be read: '<<<<<<< main'\n"
+        "tilec.lock cannot be read: Invalid statement (at line 1, column 1)\n"
         "  cause: the file was edited, or two branches were merged\n"
         "  fix: run `tilec build` without --locked, and commit the tilec.lock that it writes"
     )
-    assert renew(tmp_path, tools()) == []
-    assert (tmp_path / "tilec.lock").read_text() == good
-    (tmp_path / "tilec.lock").write_bytes(b"\xff\xfe not a lock")
-    renew(tmp_path, tools(), {"add-sm_90": pin("a")})
-    assert (tmp_path / "tilec.lock").read_text() == good
+    for damaged in (f"<<<<<<< main\n{good}".encode(), b"\xff\xfe not a lock", b"[tool]\nx = 1"):
+        (tmp_path / "tilec.lock").write_bytes(damaged)
+        assert renew(tmp_path, tools(), {"add-sm_90": pin("a")}) == []
+        assert (tmp_path / "tilec.lock").read_text() == good
 
 
 def test_a_project_that_cannot_be_written_still_builds(tmp_path: Path) -> None:
