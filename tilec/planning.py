@@ -17,7 +17,7 @@ from tilec.compile.keys import Change, KeyMaker, explain_change, recall
 from tilec.compile.project import Project, look_at_project, open_project
 from tilec.compile.remote.access import RemoteChoice
 from tilec.frontends.base import ToolSearch
-from tilec.manifest.files import reference_parameter_problems, reference_problems
+from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
@@ -165,10 +165,6 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
     except ManifestError as exc:
         problems += exc.problems
         fix = exc.fix
-    for planned in plan.kernels if plan else ():
-        info = planned.info
-        names = (*(param.name for param in info.params), *info.list_counts, *dict(info.axes))
-        problems += reference_parameter_problems(project.manifest, {info.name: names})
     problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
     if declared.unreadable:
         failed = BuildError(declared.unreadable, total=declared.sources, what=UNREADABLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tilec.manifest.types import Case, Kernel, Manifest
@@ -63,50 +63,6 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
             if message:
                 problems.append(manifest.locate.problem((table, name, "case", *key), message))
     return tuple(problems)
-
-
-def reference_parameter_problems(
-    manifest: Manifest, known: Mapping[str, Collection[str]]
-) -> Iterator[Diagnostic]:
-    """Yield problems of references with a parameter that is no input.
-
-    `known` has the names that references of each kernel receive.
-    """
-    trees: dict[str, dict[str, ast.FunctionDef]] = {}
-    for kernel in manifest.kernels:
-        for case in kernel.cases if kernel.name in known else ():
-            file, _, function = case.reference.rpartition(":")
-            if file and file not in trees:
-                trees[file] = _definitions(Path(manifest.root, file))
-            node = trees.get(file, {}).get(function)
-            names = {*known[kernel.name], *(item.name for item in case.inputs)}
-            for name in () if node is None else _demanded(node):
-                if name not in names:
-                    near = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}"
-                    message = f"{case.reference} takes {name!r}, which is no input{near}"
-                    path = ("kernel", kernel.name, "case", case.name, "reference")
-                    yield manifest.locate.problem(path, message)
-
-
-def _definitions(path: Path) -> dict[str, ast.FunctionDef]:
-    """Return the undecorated functions of a file by name; empty if it cannot be read."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return {}
-    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    return {node.name: node for node in functions if not node.decorator_list}
-
-
-def _demanded(node: ast.FunctionDef) -> list[str]:
-    """Return the parameters of a function without a default."""
-    spec = node.args
-    plain = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
-    keyword = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-    return [
-        *plain[: len(plain) - len(spec.defaults)],
-        *(arg.arg for arg, default in keyword if default is None),
-    ]
 
 
 def _functions_of(case: Case) -> Iterator[tuple[_Key, str]]:
