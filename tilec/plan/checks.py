@@ -145,7 +145,7 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
     )
 
 
-def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
+def check_entry(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> bool:
     """Return whether `symbol`, `args` and axes fit the source, and report problems.
 
     If they do not, other checks of the kernel are meaningless.
@@ -184,6 +184,8 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         unknown = [p for p in declared if not p.type and p.rank < 0 and p.name not in known]
         if unknown:
             report(args_needed(kernel, decl, unknown), ("kernel", kernel.name))
+            _check_constants(kernel, decl, report)
+            check_launch(kernel, decl, language, report)
             return False
     return not _named_as_parameters(kernel, decl, report)
 

@@ -107,7 +107,9 @@ class Planner:
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)
-        if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
+        if not check_entry(kernel, decl, language, report) or not check_source_axes(
+            kernel, decl, report
+        ):
             return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
         kernel = with_source(kernel, decl, report)
         self.remarks.extend(filter(None, (decl.note, unfollowed_note(kernel, decl))))

@@ -362,6 +362,16 @@ def test_a_length_has_to_follow(params: tuple[ParamDecl, ...], found: str) -> No
     )
 
 
+def test_parameters_of_no_known_kind_hide_no_other_problem() -> None:
+    block = ParamDecl(name="BLOCK", kind="constant")
+    decl = dataclasses.replace(DECL, params=(*DECL.params, block))
+    kernel = Kernel(name="norm", source="k.py", function="norm", language="triton")
+    unknown, constant, grid = sorted(problems(kernel, decls={"norm": decl}), key=len, reverse=True)
+    assert unknown.startswith("kernel.norm: the source does not say what y, x, b are")
+    assert "constant 'BLOCK' of the kernel is bound by no axis" in constant
+    assert "no grid: say how many blocks are launched" in grid
+
+
 GIVEN = {
     "x": {"shape": ("10",), "dtype": "T"},
     "y": {"shape": ("x.shape[0]",)},
