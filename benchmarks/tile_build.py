@@ -24,7 +24,7 @@ from common import TILE_KERNELS, example_project, median, options, save, spent, 
 
 from tilec.build import BuildRequest, plan_only
 from tilec.build import build as build_here
-from tilec.compile.events import Outcome, SilentObserver
+from tilec.compile.events import Observer, Outcome
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import compiler
 from tilec.frontends.tile.frontend import TileFrontend
@@ -105,7 +105,7 @@ def recorded(
     """The assembler's runs of a build of these targets and kernels, with their inputs in files."""
     plan = plan_only(
         BuildRequest(manifest_path=project / "tilec.toml", targets=targets, select=kernels),
-        SilentObserver(),
+        Observer(),
     )
     frontend = TileFrontend(ToolSearch())
     runs: list[Run] = []
@@ -186,7 +186,7 @@ def at_once(runs: Sequence[Run], processes: int) -> None:
         list(pool.map(lambda run: timed(run.command), runs))
 
 
-class Watch(SilentObserver):
+class Watch(Observer):
     """Notes when jobs start and end."""
 
     def __init__(self) -> None:

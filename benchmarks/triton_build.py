@@ -21,7 +21,7 @@ from typing import Any
 from common import ROOT, Spent, cores, median, options, save, spent, tilec, timed, toolkit
 
 from tilec.build import BuildRequest, plan_only
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.triton.bind import bind
@@ -114,7 +114,7 @@ def main() -> None:
             ignore=shutil.ignore_patterns("__pycache__", "dist", ".tilec", "tilec.*"),
         )
         (project / "tilec.toml").write_text(HEAD + KERNELS, encoding="utf-8")
-        jobs = plan_only(BuildRequest(manifest_path=project / "tilec.toml"), SilentObserver()).jobs
+        jobs = plan_only(BuildRequest(manifest_path=project / "tilec.toml"), Observer()).jobs
         (folder / "jobs.json").write_text(json.dumps(handed(jobs)), encoding="utf-8")
         (folder / "theirs.py").write_text(THEIRS, encoding="utf-8")
         build(project, folder, arguments.jobs)  # both once, which reads the tools from the disk

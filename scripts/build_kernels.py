@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tilec.build import BuildRequest, build
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 
 HOME = Path(__file__).resolve().parents[1] / "runtime" / "tilec_runtime" / "kernels"
 BUNDLE = HOME / "kernels.tilec"
@@ -48,7 +48,7 @@ def built() -> bytes:
         for source in (*HOME.glob("*.cu"), *HOME.glob("*.cuh"), HOME / "tilec.toml"):
             shutil.copy(source, project)
         request = BuildRequest(manifest_path=project / "tilec.toml", workers=2)
-        result = build(request, SilentObserver())
+        result = build(request, Observer())
         return Path(
             next(output.path for output in result.outputs if output.kind == "bundle")
         ).read_bytes()

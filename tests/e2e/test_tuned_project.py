@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.harness import Cli, copied
 from tilec import build as building
 from tilec.compile.cache import Cache
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.tuning_file import record_text
@@ -40,7 +40,7 @@ def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
     """A record of the cpu device, of (rows, BM, BN)."""
     project = open_project(root / "tilec.toml", ToolSearch())
     request = building.BuildRequest(manifest_path=root / "tilec.toml", aside=True)
-    observer = SilentObserver()
+    observer = Observer()
     plan = building.plan_only(request, observer)
     work, cache = building.WorkDir(root), Cache(None, max_bytes=0, note=observer.note)
     with runner_of(project, request, cache, observer, work.spool, work.kept) as runner:

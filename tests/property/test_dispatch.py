@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.dispatch_cases import Cut, arguments, check_choice, cut
 from tilec.build import BuildRequest, build
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec_runtime import Device, Module, load
 from tilec_runtime.errors import LayoutError
 
@@ -32,7 +32,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
     shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
     build(
         BuildRequest(manifest_path=root / "tilec.toml", workers=2, targets=("tileir",)),
-        SilentObserver(),
+        Observer(),
     )
     return load(root / "dist" / "blends-1.0.tilec", "cpu")
 

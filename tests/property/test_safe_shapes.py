@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.amount import examples
 from tilec.build import BuildRequest, build
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec_runtime import Module, load, use_device
 from tilec_runtime.errors import RequirementError
 
@@ -104,7 +104,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
     )  # of `loose`: says something of both shapes
     (root / "k.py").write_text(KERNELS)
     (root / "tilec.toml").write_text(MANIFEST + "".join(tables))
-    build(BuildRequest(manifest_path=root / "tilec.toml", workers=2), SilentObserver())
+    build(BuildRequest(manifest_path=root / "tilec.toml", workers=2), Observer())
     return load(Path(root / "dist" / "shapes-1.tilec"), "cpu")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.toolchain.projects import write
 from tilec.build import BuildRequest, build
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.errors import BuildError, CompileError, ManifestError
 
@@ -62,7 +62,7 @@ params = {{ out = {{ rank = 1{out} }}, x = {{ rank = 1{out} }} }}
 def built(root: Path) -> dict[str, str]:
     search = ToolSearch(path=os.environ.get("PATH", ""))
     request = BuildRequest(manifest_path=root / "tilec.toml", workers=1, search=search)
-    result = build(request, SilentObserver())
+    result = build(request, Observer())
     assert result.info is not None
     (kernel,) = result.info.kernels
     return {param.name: param.dtype for param in kernel.params}

@@ -16,7 +16,7 @@ from tilec.build import BuildRequest, plan_only
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.reference import References
 from tilec.case.run import run_case
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.plan import Plan
@@ -32,7 +32,7 @@ LARGE = {"4k", "16m", "1k", "1m", "2k"}
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return plan_only(BuildRequest(manifest_path=MANIFEST), SilentObserver())
+    return plan_only(BuildRequest(manifest_path=MANIFEST), Observer())
 
 
 def infos(plan: Plan) -> dict[str, KernelInfo]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tilec import build
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.errors import CompileError
 
@@ -23,7 +23,7 @@ def run(root: Path, source: str, manifest: str) -> build.BuildResult:
     request = build.BuildRequest(
         manifest_path=root / "tilec.toml", search=ToolSearch(path=os.environ.get("PATH", ""))
     )
-    return build.build(request, SilentObserver())
+    return build.build(request, Observer())
 
 
 def test_the_launcher_takes_the_bytes_that_were_compiled(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.toolchain.tile_encoder import encoders
 from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
-from tilec.compile.events import SilentObserver
+from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
 from tilec.frontends.tools.search import find_tool
@@ -119,7 +119,7 @@ def test_a_helper_in_a_helper_names_every_call() -> None:
 @pytest.mark.long
 def test_every_variant_of_the_tile_examples() -> None:
     plan = plan_only(
-        BuildRequest(manifest_path=Path(__file__).parents[2] / "tilec.toml"), SilentObserver()
+        BuildRequest(manifest_path=Path(__file__).parents[2] / "tilec.toml"), Observer()
     )
     jobs = [
         job

@@ -51,7 +51,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     from tilec import build
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
-    from tilec.compile.events import SilentObserver
+    from tilec.compile.events import Observer
     from tilec.unexecuted import check_without_executing
     from tilec_runtime.errors import BuildError, ManifestError
 
@@ -71,7 +71,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
             kernels, verdict = unexecuted.kernels, "no problems in what needs no execution"
             body["not_checked"] = list(unexecuted.not_checked)
         else:
-            plan = build.check(request, SilentObserver())
+            plan = build.check(request, Observer())
             _require_fitting(plan)
             kernels, verdict = len({job.spec.name for job in plan.jobs}), "no problems"
             body |= {

@@ -59,13 +59,13 @@ def open_source(app: App, kernel: Sourced) -> Project:
     from tilec.cli.build import make_request
     from tilec.cli.cases import open_project
     from tilec.compile.declare import language_of
-    from tilec.compile.events import SilentObserver
+    from tilec.compile.events import Observer
 
     app.manifest = str(kernel.path.parent / MANIFEST)
     language = language_of(kernel.path, kernel.name)
     app.manifest_text = bare_manifest(kernel.name, kernel.path.name, language)
     try:
-        declared = build.declarations(make_request(app), SilentObserver())
+        declared = build.declarations(make_request(app), Observer())
     except ManifestError as exc:  # the user has not written this manifest
         message = exc.problems[0].message.partition(": ")[2]
         raise UsageError(message, fix=f"tilec run {kernel.path.name}:KERNEL") from exc

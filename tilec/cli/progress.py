@@ -5,17 +5,17 @@ from __future__ import annotations
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import plural
-from tilec.compile.events import Failed, Observer, Outcome, SilentObserver
+from tilec.compile.events import Failed, Observer, Outcome
 
 FAILURES_SHOWN = 3  # lines of failed jobs; all errors follow at the end of the build
 
 
 def observer(app: App) -> Observer:
     """Return the observer that shows progress; with --quiet or --json it shows nothing."""
-    return SilentObserver() if app.json or app.quiet else Progress(app)
+    return Observer() if app.json or app.quiet else Progress(app)
 
 
-class Progress:
+class Progress(Observer):
     """Shows the jobs of a build."""
 
     def __init__(self, app: App) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Protocol
 
 from tilec_runtime.errors import CacheError, Diagnostic, TilecError
 from tilec_runtime.model.digest import sha256
@@ -87,8 +86,8 @@ class Failed:
 Outcome = Done | Failed
 
 
-class Observer(Protocol):
-    """Receives the progress of a build in its main thread.
+class Observer:
+    """Receives the progress of a build in its main thread; this one ignores it.
 
     An exception ends the build.
     """
@@ -107,22 +106,3 @@ class Observer(Protocol):
 
     def finished(self) -> None:
         """Called after all outcomes, unless the build is interrupted."""
-
-
-class SilentObserver:
-    """Ignores everything."""
-
-    def started(self, total: int, cached: int) -> None:
-        """Ignored."""
-
-    def job_started(self, job_id: str) -> None:
-        """Ignored."""
-
-    def job_finished(self, job_id: str, outcome: Outcome) -> None:
-        """Ignored."""
-
-    def note(self, text: str) -> None:
-        """Ignored."""
-
-    def finished(self) -> None:
-        """Ignored."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilec.compile.events import Outcome
+from tilec.compile.events import Observer, Outcome
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.run import run_tool
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -120,7 +120,7 @@ class FakeFrontend:
         return _image(job, (seed * (size // len(seed) + 1))[:size])
 
 
-class MemoryObserver:
+class MemoryObserver(Observer):
     """Remembers every event as a tuple whose first item is the event's name."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from tilec.build import BuildRequest
 from tilec.compile.assemble import bundle_info
 from tilec.compile.cache import Cache
 from tilec.compile.declare import declare
-from tilec.compile.events import Done, Failed, Observer, SilentObserver
+from tilec.compile.events import Done, Failed, Observer
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyMaker
 from tilec.compile.project import Project, open_project
@@ -95,7 +95,7 @@ class Foundry:
         *,
         project: Project | None = None,
     ) -> None:
-        observer = observer or SilentObserver()
+        observer = observer or Observer()
         self._folder, self._profile = folder, request.profile
         self._project = _of_kernel(
             project or open_project(request.manifest_path, request.search), kernel

@@ -18,7 +18,7 @@ from tests.remote_server import CacheServer
 from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cache import Cache
 from tilec.compile.cluster import pool as pools
-from tilec.compile.events import Done, Failed, SilentObserver
+from tilec.compile.events import Done, Failed, Observer
 from tilec.compile.remote.access import Access
 from tilec.compile.remote.session import open_remote
 from tilec.model.job import Member
@@ -66,7 +66,7 @@ def error_of(outcome: object) -> TilecError:
     return outcome.error
 
 
-class Watching(SilentObserver):
+class Watching(Observer):
     """Calls a function when the first job begins, once; and remembers notes."""
 
     def __init__(self, function: Callable[[], object] = lambda: None) -> None:
