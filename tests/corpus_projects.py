@@ -11,7 +11,7 @@ from pathlib import Path
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.device import ModuleDevice
 from tilec.case.reference import References
-from tilec.case.run import CaseResult, run_cases
+from tilec.case.run import CaseResult, run_case
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
@@ -69,6 +69,5 @@ def results(
     corpus: Corpus, cases: tuple[BoundCase, ...], module: Module, driver: DeviceDriver
 ) -> tuple[CaseResult, ...]:
     """What comes of these cases where the module is loaded."""
-    return run_cases(
-        cases, ModuleDevice(module, driver), References(str(corpus.root)), clock=time.perf_counter
-    ).results
+    device, references = ModuleDevice(module, driver), References(str(corpus.root))
+    return tuple(run_case(case, device, references, clock=time.perf_counter) for case in cases)

@@ -16,7 +16,7 @@ import pytest
 from tilec.case.cases import expand_cases
 from tilec.case.device import ModuleDevice
 from tilec.case.reference import References
-from tilec.case.run import run_cases
+from tilec.case.run import run_case
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec_runtime import load
@@ -144,10 +144,7 @@ def test_every_case_agrees_with_its_reference(kernels):
         for kernel in manifest.kernels
         for case in expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)
     ]
-    report = run_cases(
-        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
-    )
-    assert [
-        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
-    ] == []
-    assert len(report.results) == 68
+    device, references = ModuleDevice(module, driver()), References(manifest.root)
+    results = [run_case(case, device, references, clock=time.perf_counter) for case in cases]
+    assert [(r.case.name, str(r.error or r.outputs)) for r in results if r.status != "passed"] == []
+    assert len(results) == 68

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from tilec.case.cases import BoundCase, small_case
@@ -170,19 +170,6 @@ def run_case(
         return CaseResult(case=case, status="ran", seconds=seconds)
     status = "passed" if all(o.comparison.ok for o in outputs) else "failed"
     return CaseResult(case=case, status=status, outputs=tuple(outputs), seconds=seconds)
-
-
-def run_cases(
-    cases: Iterable[BoundCase],
-    device: Device,
-    references: References,
-    *,
-    clock: Callable[[], float],
-) -> RunReport:
-    """Run cases one after another."""
-    return RunReport(
-        results=tuple(run_case(case, device, references, clock=clock) for case in cases)
-    )
 
 
 def repeat_case(

@@ -261,10 +261,6 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
     path, problems = (*scope.path, "params", name), scope.problems
     if "dtype" in table:
         scope.dtype(table["dtype"], (*path, "dtype"))
-    rank = table.get("rank")
-    for key in ("stride", "divisible"):
-        if key in table and rank is not None and len(table[key]) != rank:
-            problems.add((*path, key), f"{len(table[key])} given, the rank is {rank}")
     if "stride" in table and table.get("contiguous"):
         problems.add((*path, "contiguous"), "stride says it already: give one of both", at_key=True)
     kind = table.get("kind")

@@ -162,6 +162,11 @@ class Launch:
     open: tuple[str, ...] = ()
 
     @property
+    def expressions(self) -> tuple[str, ...]:
+        """All expressions."""
+        return (*self.grid, *self.block, self.shared, *self.requires)
+
+    @property
     def given(self) -> tuple[str, ...]:
         """The open parts that the manifest also gives, for launches without a config."""
         has = {"grid": self.grid, "block": self.block, "shared": self.shared != "0"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 
@@ -46,17 +45,3 @@ class LinkEntry:
                 f"{text!r} cannot be linked: files of device functions end in {', '.join(_SUFFIXES)}"
             )
         return cls(path=text, kind=kind)
-
-
-def entries(texts: Iterable[str]) -> tuple[LinkEntry, ...]:
-    """Return the entries in order.
-
-    Raises:
-        ValueError: one is invalid, or is given twice.
-    """
-    by_text: dict[str, LinkEntry] = {}
-    for text in texts:
-        if text in by_text:
-            raise ValueError(f"{text!r} is given twice")
-        by_text[text] = LinkEntry.parse(text)
-    return tuple(by_text.values())

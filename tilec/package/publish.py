@@ -236,13 +236,11 @@ def _sbom(info: BundleInfo) -> bytes:
 
 
 def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
-    info = publication.info
-    name = _inner_name(info, digest)
-    files = render_package(info, name, index_digest(info))
-    yield _write("package", publication.path(info.package.module, name), bundle.read_bytes(), stage)
-    last = "__init__.py"
-    for file in sorted(files, key=lambda file: (file == last, file)):
-        yield _write("package", publication.path(info.package.module, file), files[file], stage)
+    files = _package_files(publication.info, bundle, digest)
+    for file in sorted(files, key=lambda file: (file.endswith("__init__.py"), file)):
+        source = files[file]
+        data = source if isinstance(source, bytes) else source.read_bytes()
+        yield _write("package", publication.path(*file.split("/")), data, stage)
 
 
 def _wheels(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:

@@ -132,14 +132,7 @@ def _unused(name: str, decl: KernelDecl) -> str:
 
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:
-    launch = kernel.launch
-    texts = (
-        *launch.grid,
-        *launch.block,
-        launch.shared,
-        *launch.requires,
-        *dict(kernel.let).values(),
-    )
+    texts = (*kernel.launch.expressions, *dict(kernel.let).values())
     return any(name in expr.parse(text).names for text in texts) or any(
         name in expr.parse_abi(text)[1].names for text in kernel.args or ()
     )
@@ -198,8 +191,7 @@ def _named_as_parameters(kernel: Kernel, decl: KernelDecl, report: Report) -> bo
     """
     if kernel.args is not None:
         return False
-    launch = kernel.launch
-    texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
+    texts = kernel.launch.expressions
     used = {name for text in texts for name, attribute in expr.parse(text).uses if attribute}
     used.update(item.name for case in kernel.cases for item in case.inputs)
     given = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable
 
 from tilec.model.job import Job, Member, Source
+from tilec.plan.params import symbol_axes
 from tilec_runtime.model.arch import Target
 
-_PLACE = re.compile(r"\{\s*(\w+)\s*\}")
 _Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
 
 
@@ -58,7 +57,7 @@ def _where(job: Job) -> _Where:
 
 def _member(job: Job) -> Member:
     """Return the symbol of the job's entry point with the axis values in it."""
-    named = set(_PLACE.findall(job.spec.symbol))
+    named = set(symbol_axes(job.spec.symbol))
     return Member(
         symbol=job.spec.symbol,
         axes=tuple((name, value) for name, value in job.variant.constants if name in named),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
@@ -70,7 +71,8 @@ def expand(
             )
             for label, facts in with_absent(sets, optional, absent)
         ]
-    if twice := _repeated(variant.id for variant in variants):
+    ids = Counter(variant.id for variant in variants)
+    if twice := next((each for each, count in ids.items() if count > 1), ""):
         report(f"two variants get the id {twice!r}: give the axis values distinct names", path)
         return ()
     return tuple(variants)
@@ -84,16 +86,6 @@ def _divides_by_axes(kernel: Kernel) -> bool:
         for _, divisors in assume.divisible
         for divisor in divisors
     )
-
-
-def _repeated(ids: Iterable[str]) -> str:
-    """Return the first repeated id, or an empty string."""
-    seen: set[str] = set()
-    for each in ids:
-        if each in seen:
-            return each
-        seen.add(each)
-    return ""
 
 
 def _variant_id(kernel: str, point: Point, label: str) -> str:

@@ -295,8 +295,7 @@ class Resolver:
         written = decl is not None and decl.out and self.decl.named
         if table.optional or written or (decl is not None and decl.rank >= 0):
             return True
-        launch = self.kernel.launch
-        texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
+        texts = self.kernel.launch.expressions
         used = any(name == of and attribute for t in texts for of, attribute in expr.parse(t).uses)
         inputs = (item for case in self.kernel.cases for item in case.inputs)
         return used or any(item.name == name and item.shape is not None for item in inputs)
@@ -329,7 +328,7 @@ class Resolver:
         for key, facts in (("stride", table.stride), ("divisible", table.divisible)):
             if facts is not None and len(facts) != rank:
                 shown = f"rank {rank}" if rank >= 0 else "no rank"
-                self.report(f"{len(facts)} values for a tensor of {shown}", (*path, key))
+                self.report(f"{len(facts)} given for a tensor of {shown}", (*path, key))
         if table.stride is not None:
             return table.stride
         if table.contiguous is False and rank > 0:

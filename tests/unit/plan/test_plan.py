@@ -408,6 +408,15 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
             "kernel.gemm.params.aa: kernel 'gemm' has no parameter 'aa'; did you mean 'a'",
         ),
         (
+            tile_kernel(
+                params=(
+                    dataclasses.replace(tile_kernel().params[0], divisible=(16,)),
+                    *tile_kernel().params[1:],
+                )
+            ),
+            "kernel.gemm.params.c.divisible: 1 given for a tensor of rank 2",
+        ),
+        (
             tile_kernel(params=tile_kernel().params[:1]),
             UNKNOWN_KIND,
         ),

@@ -11,7 +11,7 @@ from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import InputFile, Job, Source
-from tilec.model.link import LinkEntry, LinkKind, entries
+from tilec.model.link import LinkEntry, LinkKind
 
 LINKER = "libnvJitLink"
 _STD = "-std=c++17"
@@ -39,7 +39,8 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
         CompileError: an entry is no CUDA C++ source.
     """
     texts = dict(source.options).get("link", ())
-    linked_entries = entries(tuple(map(str, texts)) if isinstance(texts, tuple) else ())
+    named = texts if isinstance(texts, tuple) else ()
+    linked_entries = tuple(LinkEntry.parse(str(text)) for text in named)
     for entry in linked_entries:
         if entry.kind is not LinkKind.CUDA:
             message = (

@@ -7,7 +7,7 @@ import typing
 
 from tilec.frontends.tools.cpp.flags import OptionError, read_flags
 from tilec.model.job import Option, Options
-from tilec.model.link import LinkEntry, entries
+from tilec.model.link import LinkEntry
 from tilec_runtime.errors import UsageError
 
 # nvcc starts its parts through a shell, which expands these characters in spite of nvcc's quotes.
@@ -83,7 +83,7 @@ def read_options(options: Options) -> CudaOptions:
         ptxas=flags.ptxas,
         unchecked=unchecked,
         group=group if isinstance(group, int) else None,
-        link=entries(_texts(values.get("link", ()))),
+        link=tuple(map(LinkEntry.parse, _texts(values.get("link", ())))),
     )
     if compiler == "nvcc":
         if read.link:
