@@ -186,13 +186,15 @@ TABLE = {
         UNKNOWN,
     ),
     "a Triton kernel with some parameters in the manifest": (
-        TRITON.partition("params.y")[0] + 'params = { a = { dtype = "f32", rank = 1 } }\n',
+        TRITON.partition("params.y")[0]
+        + 'params = { a = { dtype = "f32", rank = 1 } }\nlaunch.grid = ["cdiv(a.size, BLOCK)"]\n',
         MANY,
         UNKNOWN.replace('a = { dtype = "f32", rank = … }, ', ""),
     ),
     "a Triton kernel without args": (
         TRITON.partition("params.y")[0]
-        + 'params = { a_ptr = { dtype = "f32", rank = 1 }, x = { dtype = "f32", rank = 1 }, n.dtype = "i32" }\n',
+        + 'params = { a_ptr = { dtype = "f32", rank = 1 }, x = { dtype = "f32", rank = 1 }, n.dtype = "i32" }\n'
+        + 'launch.grid = ["cdiv(x.size, BLOCK)"]\n',
         MANY,
         'what stride_am is: write an entry of args for each parameter, args = ["a_ptr.ptr", "x.ptr", "factor", "n", "i32(a_ptr.stride[…])"]\n',
     ),
