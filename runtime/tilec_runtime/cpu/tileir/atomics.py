@@ -242,34 +242,17 @@ def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     access = ViewAccess.of(op, AccessKind.ATOMIC)
     kind, view, value, token = access.kind, op.operand("view"), op.operand("value"), op.results[0]
     mode = op.attributes["mode"]
-    combine = _combine(mode, kind.layout.raw)
 
     def step(frame: Frame) -> None:
         tensor, starts = frame.get(view), access.starts(frame)
         values = whole(kind.layout.encode(frame.get(value)), frame.size)
-        planned = access.plan(frame, tensor, starts) if access.geometry.sparse is None else None
-        if planned is not None:
-            planned.update(values, combine)
-        else:
-            wanted = _all_blocks(access.elements(frame, tensor, starts))
-            for part in resolve(wanted, values):
-                memory, index, (these,) = _flat(part, kind, (values,))
-                update(memory, index, these, mode)
+        wanted = _all_blocks(access.elements(frame, tensor, starts))
+        for part in resolve(wanted, values):
+            memory, index, (these,) = _flat(part, kind, (values,))
+            update(memory, index, these, mode)
         frame.set(token, None)
 
     return step
-
-
-def _combine(mode: AtomicMode, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
-    if mode is AtomicMode.XCHG:
-        return lambda _old, new: new
-    ufunc = _UFUNCS[mode]
-    if mode is AtomicMode.ADDF and dtype == np.float32:
-        return lambda old, new: flushed(flushed(old) + flushed(new))
-    if mode in _UNSIGNED:
-        unsigned = np.dtype(f"u{dtype.itemsize}")
-        return lambda old, new: ufunc(old.view(unsigned), new.view(unsigned)).view(dtype)
-    return lambda old, new: ufunc(old, new)
 
 
 BINDERS: dict[str, Binder] = {

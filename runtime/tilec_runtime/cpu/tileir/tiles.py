@@ -99,25 +99,6 @@ class TilePlan:
             window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
             window.transpose(order)[... if index is None else index] = part.transpose(order)
 
-    def update(self, raw: Array, combine: Callable[[Array, Array], Array]) -> None:
-        """Replace each element by `combine(element, value)`, in the order of blocks.
-
-        `raw` has one row per block, even if all blocks have the same tile. The tensor must be
-        injective.
-        """
-        for box, region in zip(self.boxes, self.regions, strict=True):
-            part = raw[box.rows] if self.rows > 1 else raw
-            if box.part is not None:
-                cells = (slice(None), *box.part)
-                part = part[cells]
-            window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
-            if index is None and len(window) == len(part):
-                window[...] = combine(window, part)
-                continue
-            for row, item in enumerate(part):
-                one = window[0 if index is None else index[row]]
-                one[...] = combine(one, item)
-
 
 def plan(
     memory: Memory,
