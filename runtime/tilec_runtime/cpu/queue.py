@@ -260,10 +260,6 @@ class Queue:
         """Drop the error, which the parent process reports."""
         self._error = None
 
-    def join(self, seconds: float) -> bool:
-        """Wait for all work for a limited time; return whether it is done."""
-        return self.wait_for(self._put, seconds)
-
     def _start(self) -> None:
         # A daemon: the end of the process does not wait for work that no thread waits for.
         thread = threading.Thread(target=self._run, name=f"tilec {self.name}", daemon=True)

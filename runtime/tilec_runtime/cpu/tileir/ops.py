@@ -80,7 +80,6 @@ class OpSpec:
         attributes: attributes in order.
         operands: operands in order.
         regions: number of nested blocks.
-        since: first version with the operation.
     """
 
     code: int
@@ -92,7 +91,6 @@ class OpSpec:
     attributes: tuple[AttributeSpec, ...] = ()
     operands: tuple[OperandSpec, ...] = ()
     regions: int = 0
-    since: Version = (13, 1)
 
 
 def _operands(text: str) -> tuple[OperandSpec, ...]:
@@ -312,9 +310,9 @@ _TABLE = (
     _op(107, "trunci", "source", _OVERFLOW),
     _op(108, "xori", "lhs rhs"),
     _op(109, "yield", "values+", results=_NONE, counted_results=True),
-    _op(110, "atan2", "x y", since=(13, 2)),
-    _op(111, "pack", "source", since=(13, 3)),
-    _op(112, "unpack", "source", since=(13, 3)),
+    _op(110, "atan2", "x y"),
+    _op(111, "pack", "source"),
+    _op(112, "unpack", "source"),
     _op(
         113,
         "alloca",
@@ -322,11 +320,10 @@ _TABLE = (
         _A("count", Kind.INT),
         _A("alignment", Kind.INT),
         flags=("global",),
-        since=(13, 3),
     ),
-    _op(114, "mmaf_scaled", "lhs rhs acc lhs_scale rhs_scale", since=(13, 3)),
-    _op(115, "make_gather_scatter_view", "tensor", since=(13, 3)),
-    _op(116, "make_strided_view", "tensor", since=(13, 3)),
+    _op(114, "mmaf_scaled", "lhs rhs acc lhs_scale rhs_scale"),
+    _op(115, "make_gather_scatter_view", "tensor"),
+    _op(116, "make_strided_view", "tensor"),
     _op(
         117,
         "atomic_red_view_tko",
@@ -337,13 +334,12 @@ _TABLE = (
         results=("token",),
         counted_results=True,
         flags=_TOKEN,
-        since=(13, 3),
     ),
-    _op(118, "insert", "source destination indices+", counted_results=True, since=(13, 4)),
-    _op(119, "gdc_launch_dependents_tko", "token+", results=("token",), since=(13, 4)),
-    _op(120, "gdc_wait_tko", "token+", results=("token",), since=(13, 4)),
-    _op(121, "fpowi", "source exponent", since=(13, 4)),
-    _op(122, "memory_fence_alias_tko", "token", results=("token",), since=(13, 4)),
+    _op(118, "insert", "source destination indices+", counted_results=True),
+    _op(119, "gdc_launch_dependents_tko", "token+", results=("token",)),
+    _op(120, "gdc_wait_tko", "token+", results=("token",)),
+    _op(121, "fpowi", "source exponent"),
+    _op(122, "memory_fence_alias_tko", "token", results=("token",)),
 )
 
 BY_CODE: dict[int, OpSpec] = {spec.code: spec for spec in _TABLE}

@@ -169,13 +169,8 @@ class OpReader:
     def _op(self, cursor: Cursor, depth: int) -> Op:
         code = cursor.varint()
         spec = BY_CODE.get(code)
-        if spec is None or spec.since > self._version:
-            known = (
-                f"{spec.name} is not part of version {self._version[0]}.{self._version[1]}"
-                if spec
-                else "it is not known to this version of tilec"
-            )
-            raise cursor.fail(f"operation number {code}: {known}")
+        if spec is None:
+            raise cursor.fail(f"operation number {code} is not known to this version of tilec")
         number, loc_index = self._ops, self._located
         self._ops += 1
         self._located += 1

@@ -26,23 +26,23 @@ _TILE, _PARTITION, _GATHER_SCATTER, _STRIDED = 13, 15, 20, 21
 _DYNAMIC = -(2**63)
 _MAX_RANK = 30  # NumPy's limit, less one for the axis of the blocks
 _MAX_DEPTH = 8  # nesting depth of types; a view of a tensor in a signature has depth 3
-SCALARS: dict[int, tuple[Scalar, Version]] = {
-    0: (Scalar.I1, (13, 1)),
-    1: (Scalar.I8, (13, 1)),
-    2: (Scalar.I16, (13, 1)),
-    3: (Scalar.I32, (13, 1)),
-    4: (Scalar.I64, (13, 1)),
-    5: (Scalar.F16, (13, 1)),
-    6: (Scalar.BF16, (13, 1)),
-    7: (Scalar.F32, (13, 1)),
-    8: (Scalar.TF32, (13, 1)),
-    9: (Scalar.F64, (13, 1)),
-    10: (Scalar.F8E4M3FN, (13, 1)),
-    11: (Scalar.F8E5M2, (13, 1)),
-    18: (Scalar.F8E8M0FNU, (13, 2)),
-    19: (Scalar.F4E2M1FN, (13, 3)),
-    22: (Scalar.I4, (13, 3)),
-    130: (Scalar.F8E5M3FNU, (13, 4)),
+SCALARS: dict[int, Scalar] = {
+    0: Scalar.I1,
+    1: Scalar.I8,
+    2: Scalar.I16,
+    3: Scalar.I32,
+    4: Scalar.I64,
+    5: Scalar.F16,
+    6: Scalar.BF16,
+    7: Scalar.F32,
+    8: Scalar.TF32,
+    9: Scalar.F64,
+    10: Scalar.F8E4M3FN,
+    11: Scalar.F8E5M2,
+    18: Scalar.F8E8M0FNU,
+    19: Scalar.F4E2M1FN,
+    22: Scalar.I4,
+    130: Scalar.F8E5M3FNU,
 }
 _PADDINGS = dict(enumerate(Padding))
 
@@ -87,7 +87,7 @@ class Types:
         tag = item.varint()
         match tag:
             case _ if tag in SCALARS:
-                return self._scalar(item, tag)
+                return SCALARS[tag]
             case 12:
                 return self._pointer(item)
             case _ if tag == _TILE:
@@ -104,12 +104,6 @@ class Types:
             case 15 | 20 | 21:
                 return self._view(item, tag)
         raise item.fail(f"type number {tag} is not known to this version of tilec")
-
-    def _scalar(self, item: Cursor, tag: int) -> Scalar:
-        kind, since = SCALARS[tag]
-        if since > self._version:
-            raise item.fail(f"{kind} is not part of version {self._version[0]}.{self._version[1]}")
-        return kind
 
     def _flags(self, item: Cursor, since: Version) -> int:
         flags = item.varint() if self._version >= since else 0

@@ -184,7 +184,8 @@ def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for(
 from tests.cpu_samples import device, fails, later, ones
 module, driver = device(fails)
 later(module, 0, ones(4), ones(4), ones(4), alpha=-1.0)
-assert driver._queues[0].join(10)
+queue = driver._queues[0]
+assert queue.wait_for(queue.position, 10)
 """
     done = run_python(code, *flags)
     words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: it went wrong"

@@ -63,7 +63,7 @@ class Fragile(PythonKernels):
     def forget(self) -> None:
         """Wait for the end of all work, and drop its errors."""
         for queue in list(self._queues.values()):
-            queue.join(10)
+            queue.wait_for(queue.position, 10)
             queue.forget()
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
