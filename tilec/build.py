@@ -322,7 +322,6 @@ class _Build:
             outputs = stage_outputs(publication, stage)
             with uninterrupted():
                 put_in_place(publication, stage, outputs, self.observer.note)
-                work.note_end()
                 save_outputs(self.cache, self.fingerprint(built), self.root, outputs)
                 if not self.request.outside:
                     record = stamp.record_key("keys", self.root)

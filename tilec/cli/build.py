@@ -285,28 +285,14 @@ def _build(app: App, request: BuildRequest) -> None:
     cache = request.cache_dir or "off"
     where = request.scheduler or f"{request.workers} at once"
     app.detail(f"manifest {app.show(request.manifest_path)}, {where}, cache {cache}")
-    before = _last_build(request)
     try:
         result = build.build(request, progress.observer(app))
     except KeyboardInterrupt:
-        words = "interrupted: nothing was written, earlier output is as it was"
-        if _last_build(request) != before:
-            words = "interrupted: every output was in place"
-        raise StoppedError(words) from None
+        raise StoppedError("interrupted: a build writes every output, or none") from None
     if app.json:
         app.document("build", _result_json(result))
     else:
         _print_result(app, result)
-
-
-def _last_build(request: BuildRequest) -> int:
-    """Return the time of the last build's outputs in nanoseconds; 0 for never."""
-    from tilec.compile.state import ENDED, NAME
-
-    try:
-        return (request.manifest_path.parent / NAME / ENDED).stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _print_result(app: App, result: BuildResult) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import platform
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilec import __version__
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, columns
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from tilec.compile.project import Project
     from tilec.frontends.base import ToolSearch
     from tilec.frontends.tools.search import ToolReport
-    from tilec.inspection.machine import Check, Machine
+    from tilec.inspection.machine import Check
 
 OUTSIDE = {"profile": "ncu", "debug": "cuda-gdb", "sanitize": "compute-sanitizer"}
 MISSING = 3
@@ -44,14 +47,15 @@ def command(app: App) -> int:
 
     project = _project(app)
     search = project.search if project else app.settings.search
-    report = machine.examine(search, app.settings.cache_dir)
-    more = (*_remote_cache(app, project), *_outside_tools(search))
-    report = dataclasses.replace(report, checks=(*report.checks, *more))
+    tools = machine.examine_tools(search)
+    checks = machine.examine(tools, app.settings.cache_dir)
+    checks += [*_remote_cache(app, project), *_outside_tools(search)]
+    can_build = machine.can_build(checks)
     if app.json:
-        app.document("doctor", _json(report))
+        app.document("doctor", _json(tools, checks, ok=can_build))
     else:
-        _print(app, report)
-    return 0 if report.can_build else MISSING
+        _print(app, tools, checks)
+    return 0 if can_build else MISSING
 
 
 def _project(app: App) -> Project | None:
@@ -107,29 +111,28 @@ def _outside_tools(search: ToolSearch) -> Iterator[Check]:
             yield Check(name=name, text=f"with {path}{where}")
 
 
-def _print(app: App, machine: Machine) -> None:
-    app.say(f"tilec {machine.tilec}, Python {machine.python} ({machine.executable})")
-    app.say(f"{machine.system}\n")
-    rows: list[list[Cell]] = [
-        [one.name, one.version or ("not found", "red"), "package", one.use]
-        for one in machine.packages
-    ]
-    rows += [_row(report) for report in machine.tools]
-    app.table(columns("tool", "version", "from", "~for"), rows)
-    for report in machine.tools:
-        if app.verbose or report.tool is None:
+def _print(app: App, tools: Sequence[ToolReport], checks: Sequence[Check]) -> None:
+    app.say(f"tilec {__version__}, Python {platform.python_version()} ({sys.executable})")
+    app.say(f"{_system()}\n")
+    app.table(columns("tool", "version", "from", "~for"), [_row(report) for report in tools])
+    for report in tools:
+        if report.looked and (app.verbose or report.tool is None):
             shown = report.looked if app.verbose else report.looked[:3]
             more = " …" if len(shown) < len(report.looked) else ""
             app.say(f"  {report.name}: looked for {', '.join(shown)}{more}")
     app.say()
-    for check in machine.checks:
+    for check in checks:
         text = check.text if check.ok else style(check.text, fg="red")
         app.say(f"{check.name:<9} {text}", indent=10)
-    fixes = {check.name: check.fix for check in machine.checks if check.fix}
+    fixes = {check.name: check.fix for check in checks if check.fix}
     if fixes:
         app.say("\nfix")
     for name, fix in fixes.items():
         app.say(f"  {name:<9} {fix}", indent=12)
+
+
+def _system() -> str:
+    return f"{platform.system()} {platform.release()} {platform.machine()}"
 
 
 def _row(report: ToolReport) -> list[Cell]:
@@ -142,8 +145,8 @@ def _row(report: ToolReport) -> list[Cell]:
     return [report.name, version, tool.origin, report.use]
 
 
-def _json(report: Machine) -> dict[str, Any]:
-    tools = [
+def _json(tools: Sequence[ToolReport], checks: Sequence[Check], *, ok: bool) -> dict[str, Any]:
+    rows = [
         {
             "name": one.name,
             "use": one.use,
@@ -154,14 +157,13 @@ def _json(report: Machine) -> dict[str, Any]:
             "problem": one.problem,
             "looked": list(one.looked),
         }
-        for one in report.tools
+        for one in tools
     ]
     return {
-        "ok": report.can_build,
-        "tilec": report.tilec,
-        "python": {"version": report.python, "executable": report.executable},
-        "system": report.system,
-        "tools": tools,
-        "packages": [dataclasses.asdict(package) for package in report.packages],
-        "checks": [dataclasses.asdict(check) for check in report.checks],
+        "ok": ok,
+        "tilec": __version__,
+        "python": {"version": platform.python_version(), "executable": sys.executable},
+        "system": _system(),
+        "tools": rows,
+        "checks": [dataclasses.asdict(check) for check in checks],
     }

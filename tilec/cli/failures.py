@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import errno
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ import click
 from tilec.cli.app import App, StoppedError, print_document
 from tilec.cli.style import echo, style
 from tilec.cli.tables import listed, plural, terminal_width, wrapped
-from tilec.model.inside import contained
 from tilec_runtime.errors import (
     BuildError,
     CompileError,
@@ -108,12 +106,12 @@ def report(app: App | None, exc: BaseException, *, json: bool = False) -> int:
     Returns:
         The exit code.
     """
-    error, kind = _as_error(app, exc), type(exc).__name__
+    error, kind = _as_error(exc), type(exc).__name__
     kind = "KeyboardInterrupt" if isinstance(exc, StoppedError) else kind
     if json:
         code = 130 if isinstance(exc, StoppedError) else error.exit_code
         command = app.command if app else ""
-        body = {**as_json(error), "type": kind if _is_bug(exc) else type(error).__name__}
+        body = {**as_json(error), "type": kind if is_bug(exc) else type(error).__name__}
         with contextlib.suppress(OSError):  # standard output may be what failed
             print_document(
                 "error", {"command": command, "ok": False, "exit_code": code, "error": body}
@@ -129,11 +127,12 @@ def report(app: App | None, exc: BaseException, *, json: bool = False) -> int:
     return error.exit_code
 
 
-def _is_bug(exc: BaseException) -> bool:
+def is_bug(exc: BaseException) -> bool:
+    """Return whether an error that reached the user is a mistake of tilec's."""
     return not isinstance(exc, TilecError | click.ClickException | OSError)
 
 
-def _as_error(app: App | None, exc: BaseException) -> TilecError:
+def _as_error(exc: BaseException) -> TilecError:
     """Convert an exception of Python's or of a library into a TilecError."""
     if isinstance(exc, TilecError):
         return exc
@@ -147,24 +146,8 @@ def _as_error(app: App | None, exc: BaseException) -> TilecError:
         where = f"{exc.filename}: " if exc.filename else "cannot write output: "
         return OutputError(f"{where}{exc.strerror or exc}", fix=_FIXES.get(exc.errno or 0, ""))
     words = traceback.format_exception_only(type(exc), exc)[-1].strip()
-    message, fix = f"this is a bug in tilec: {words}", "please report it with the traceback above"
-    if app is None or not app.debug:
-        fix = "please report it with what `tilec --debug …` prints"
-        if app is not None and (kept := _keep_traceback(app, exc)):
-            message, fix = f"{message}\n  traceback: {kept}", "please report it with that file"
-    return TilecError(message, fix=fix)
-
-
-def _keep_traceback(app: App, exc: BaseException) -> str:
-    """Write a traceback into `.tilec` and return its path; empty if writing fails."""
-    name = f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
-    try:
-        path = contained(app.manifest_path().parent, name)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(traceback.format_exception(exc)), encoding="utf-8")
-    except (OSError, UsageError):
-        return ""
-    return app.show(path)
+    fix = "please report it with the traceback above"
+    return TilecError(f"this is a bug in tilec: {words}", fix=fix)
 
 
 def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: Show = str) -> str:

@@ -207,7 +207,7 @@ def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
     if isinstance(exc, StoppedError):
         failures.report(app, exc, json=json)
         return INTERRUPTED
-    if app is not None and app.debug:
+    if failures.is_bug(exc) or (app is not None and app.debug):
         echo("".join(traceback.format_exception(exc)), err=True)
     code = failures.report(app, exc, json=json)
     if isinstance(exc, OSError):

@@ -18,7 +18,6 @@ from tilec.model.inside import contained
 from tilec_runtime.errors import OutputError
 
 NAME = ".tilec"
-ENDED = "ended"
 
 
 class WorkDir:
@@ -94,11 +93,6 @@ class WorkDir:
                 ignore.write_text("*\n", encoding="utf-8")
         except OSError as exc:
             raise self._unusable(exc) from exc
-
-    def note_end(self) -> None:
-        """Touch the file that tells an interrupted build that its outputs are complete."""
-        with contextlib.suppress(OSError):
-            self.file(ENDED).touch()
 
     def _unusable(self, exc: OSError) -> OutputError:
         if self.path.exists() and not self.path.is_dir():

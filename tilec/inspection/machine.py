@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import platform
 import re
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tilec import __version__
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import ToolReport, survey
+from tilec.frontends.tools.search import Tool, ToolReport, survey
 from tilec_runtime.bundle.place import exposure
 from tilec_runtime.device.devices import process_driver
 from tilec_runtime.errors import TilecError
@@ -41,16 +37,6 @@ TILE_IR: Version = (13, 1)  # oldest driver release that runs Tile IR
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Package:
-    """A Python package that compiles a language; `version` is empty if missing."""
-
-    name: str
-    use: str
-    version: str
-    problem: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
     """One row: its subject, its text, whether it is fine, and the fix otherwise."""
 
@@ -60,55 +46,30 @@ class Check:
     fix: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
-    """The contents of `tilec doctor`."""
-
-    tilec: str
-    python: str
-    executable: str
-    system: str
-    tools: tuple[ToolReport, ...]
-    packages: tuple[Package, ...]
-    checks: tuple[Check, ...]
-
-    @property
-    def can_build(self) -> bool:
-        """Whether kernels in CUDA C++ and in cuTile Python can be compiled."""
-        return all(check.ok for check in self.checks if check.name in BASIC)
+def examine_tools(search: ToolSearch) -> tuple[ToolReport, ...]:
+    """Return a row for each package and tool that compiles."""
+    return (*(_package(name, use) for name, use in PACKAGES.items()), *survey(search))
 
 
-def examine(search: ToolSearch, cache_dir: Path | None) -> Machine:
-    """Examine this machine.
+def examine(tools: Sequence[ToolReport], cache_dir: Path | None) -> list[Check]:
+    """Return what this machine can do: driver, GPUs, cache, languages, launches.
 
     Args:
-        search: places to search for tools.
+        tools: result of `examine_tools`.
         cache_dir: directory of the cache, or None if the cache is off.
     """
-    tools = tuple(survey(search))
-    packages = tuple(_package(name, use) for name, use in PACKAGES.items())
-    checks = [*_driver(tools), _cache(cache_dir), *_languages(tools, packages)]
-    gpu = any(check.name.startswith("GPU") for check in checks)
-    runs = "tile kernels on the cpu device (target tileir)"
-    runs = f"all kernels on a GPU, {runs}" if gpu else f"{runs}; the rest needs a GPU"
-    checks += [Check(name="run", text=runs), _launches()]
-    return Machine(
-        tilec=__version__,
-        python=platform.python_version(),
-        executable=sys.executable,
-        system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        tools=tools,
-        packages=packages,
-        checks=tuple(checks),
-    )
+    return [*_driver(tools), _cache(cache_dir), *_languages(tools), _launches()]
 
 
-def _languages(tools: tuple[ToolReport, ...], packages: tuple[Package, ...]) -> Iterator[Check]:
+def can_build(checks: Sequence[Check]) -> bool:
+    """Return whether kernels in CUDA C++ and in cuTile Python can be compiled."""
+    return all(check.ok for check in checks if check.name in BASIC)
+
+
+def _languages(tools: Sequence[ToolReport]) -> Iterator[Check]:
     problems = {
         one.name: one.problem or "not found" for one in tools if not one.tool or one.problem
     }
-    problems |= {one.name: one.problem or "not installed" for one in packages if not one.version}
-    problems |= {one.name: one.problem for one in packages if one.problem}
     for language, names in NEEDED.items():
         lacks = [f"{name}: {problems[name]}" for name in names if name in problems]
         extra = "build" if language in BASIC else language
@@ -117,12 +78,13 @@ def _languages(tools: tuple[ToolReport, ...], packages: tuple[Package, ...]) -> 
         yield Check(name=language, text=text, ok=not lacks, fix=fix)
 
 
-def _package(name: str, use: str) -> Package:
+def _package(name: str, use: str) -> ToolReport:
     try:
         installed = version(name)
     except PackageNotFoundError:
-        return Package(name=name, use=use, version="")
-    return Package(name=name, use=use, version=installed, problem=_unfit(name, installed))
+        return ToolReport(name=name, use=use, tool=None, looked=(), problem="not installed")
+    tool = Tool(name=name, path="", version=installed, origin="package")
+    return ToolReport(name=name, use=use, tool=tool, looked=(), problem=_unfit(name, installed))
 
 
 def _unfit(name: str, installed: str) -> str:
@@ -140,7 +102,7 @@ def _unfit(name: str, installed: str) -> str:
     return ""
 
 
-def _driver(tools: tuple[ToolReport, ...]) -> Iterator[Check]:
+def _driver(tools: Sequence[ToolReport]) -> Iterator[Check]:
     try:
         driver = process_driver()
         cuda = driver.version()
@@ -192,15 +154,8 @@ def _cache(directory: Path | None) -> Check:
     if problem:
         problem = f"not used, since others may change it: {problem}"
     existing = next(path for path in (directory, *directory.parents) if path.exists())
-    if not problem and existing != directory:  # an inspection must not create directories
-        usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
-        problem = "" if usable else f"{existing} cannot be written"
-    elif not problem:
-        try:
-            with tempfile.TemporaryFile(dir=directory) as probe:
-                probe.write(b"\0" * 4096)
-        except OSError as exc:
-            problem = f"cannot be written: {exc.strerror or exc}"
+    if not problem and not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        problem = f"{existing} cannot be written"
     fix = "export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
     text = f"{directory} ({problem or 'writable'})"
     return Check(name="cache", text=text, ok=not problem, fix=fix if problem else "")

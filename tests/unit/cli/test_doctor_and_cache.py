@@ -56,9 +56,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         machine, "survey", lambda search: [report(name, found=False) for name in NAMES]
     )
-    monkeypatch.setattr(
-        machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="")
-    )
+    monkeypatch.setattr(machine, "_package", lambda name, _use: report(name, found=False))
     monkeypatch.setattr(machine, "process_driver", driver)
     monkeypatch.delenv("TILEC_NATIVE", raising=False)
     monkeypatch.setattr("tilec_runtime.device.core.CORE", None)
@@ -77,9 +75,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
 
     driver = SimpleNamespace(version=lambda: (13, 0), device_count=lambda: 2, device=device)
     monkeypatch.setattr(machine, "survey", lambda search: [report(name) for name in NAMES])
-    monkeypatch.setattr(
-        machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0")
-    )
+    monkeypatch.setattr(machine, "_package", lambda name, _use: report(name))
     monkeypatch.setattr(machine, "process_driver", lambda: driver)
     monkeypatch.setattr("tilec_runtime.device.core.CORE", object())
 
