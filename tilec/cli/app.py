@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 MANIFEST = "tilec.toml"
 SCHEMA_VERSION = 1
 HELP_WIDTH = 76  # columns of an example: 80 minus the indents of click and of the list
-MOST_SECONDS = 1_000_000
 # JSON does not escape control characters above 0x1f, but terminals interpret some of them.
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 
@@ -266,27 +264,6 @@ def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
             param,
         )
     return value
-
-
-class SecondsRange(click.FloatRange):
-    """A range of seconds that the system can wait for; refuses `nan`."""
-
-    name = "seconds"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse the number."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if math.isnan(number):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
-        if number > MOST_SECONDS:
-            self.fail(f"{value!r} is too long: take {MOST_SECONDS:,} or less", param, ctx)
-        seconds: float = super().convert(value, param, ctx)
-        return seconds
 
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

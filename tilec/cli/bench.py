@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import bundle_options, case_options, set_option
 from tilec.cli.complete import completes, devices_of
 
@@ -81,7 +81,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 )
 @click.option(
     "--seconds",
-    type=SecondsRange(0, 3600),
+    type=click.FloatRange(0, 3600),
     metavar="S",
     default=1.0,
     show_default=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import (
     Opened,
     Wish,
@@ -159,7 +159,7 @@ class _Given:
 )
 @click.option(
     "--timeout",
-    type=SecondsRange(min=0),
+    type=click.FloatRange(0, 1_000_000),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
@@ -355,10 +355,9 @@ def _cpu_options(
     from tilec_runtime.cpu.tileir.execute import DEFAULT
 
     def trace(run: CpuRun) -> None:
-        from tilec.cli.findings import Sources
         from tilec.cli.run_show import trace_run
 
-        trace_run(run, blocks, Sources(root).line, print_line)
+        trace_run(run, blocks, root, print_line)
 
     return CpuOptions(
         order="forward" if order == "" else order,

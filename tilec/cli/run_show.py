@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tilec.case.cases import BoundCase
@@ -13,7 +14,7 @@ from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
 from tilec.cli.app import App
 from tilec.cli.devices import device_json
 from tilec.cli.failures import located_text
-from tilec.cli.findings import SourceLine
+from tilec.cli.findings import source_line
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, Table, cells, columns, plural, table, terminal_width
 from tilec_runtime.cpu.launch import CpuRun
@@ -156,12 +157,12 @@ def summary(report: RunReport, device: DeviceInfo) -> str:
     return "\n".join([head, *skipped_lines(skipped)])
 
 
-def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
+def skipped_lines(skipped: Iterable[tuple[str, str]], verb: str = "skipped") -> list[str]:
     """Return a line for each reason of pairs (kernel, reason)."""
     reasons: dict[str, dict[str, None]] = {}
     for kernel, reason in skipped:
         reasons.setdefault(reason, {})[kernel] = None
-    return [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
+    return [f"{verb} {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
 
 
 def document(
@@ -179,7 +180,7 @@ def document(
 def trace_run(
     run: CpuRun,
     blocks: Sequence[tuple[int, int, int]],
-    source: SourceLine,
+    root: Path,
     say: Callable[[str], None],
 ) -> None:
     """Run some blocks of a launch and print each operation under its source line.
@@ -187,7 +188,7 @@ def trace_run(
     Args:
         run: the launch.
         blocks: indices of the blocks.
-        source: returns a line of a file.
+        root: the directory that sources are relative to.
         say: prints a line.
     """
     block: tuple[int, int, int] | None = None
@@ -204,6 +205,6 @@ def trace_run(
             here = executed.location
             if here is not None and (here.file, here.line) != last:
                 last = here.file, here.line
-                line = style(source(here.file, here.line).strip(), fg="cyan")
+                line = style(source_line(root, here.file, here.line).strip(), fg="cyan")
                 say(f"{here.file}:{here.line}: {line}".rstrip())
             say(f"    {str(executed).removeprefix(f'{here}: ')}")

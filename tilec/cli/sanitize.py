@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from tilec.cli.cases import (
 )
 from tilec.cli.complete import completes, devices_of, profiles_of
 from tilec.cli.devices import NEEDS_GPU, device_json
-from tilec.cli.findings import Sources, render_finding
+from tilec.cli.findings import render_finding
 from tilec.cli.style import style
 from tilec.cli.tables import plural
 from tilec_runtime.errors import UsageError
@@ -199,23 +199,20 @@ def command(
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
     options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps or STEPS)
-    left = left_out(project.manifest, opened, wish, bound)
-    return sanitize(app, opened, bound, options, project.manifest, left)
+    return _on_cpu(app, project.manifest, opened, wish, bound, options)
 
 
-def sanitize(
+def _on_cpu(
     app: App,
+    manifest: Manifest,
     opened: Opened,
+    wish: Wish,
     cases: tuple[BoundCase, ...],
     options: SanitizeOptions,
-    manifest: Manifest,
-    left: Sequence[Unchecked] = (),
 ) -> int:
     """Check cases on the cpu device, print findings, and return the exit code."""
     from tilec.case.sanitize import CHECKED, NOT_CHECKED, Sanitizer, sanitize_cases, to_json
-    from tilec.cli.run_show import skipped_lines
 
-    lines = Sources(Path(manifest.root))
     width = max(len(case.name) for case in cases)
     sanitizer = Sanitizer(opened.bundle, options, advice=opened.advice) if opened.bundle else None
     results = sanitize_cases(
@@ -225,35 +222,60 @@ def sanitize(
         on_case=lambda case: app.status(
             f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"
         ),
-        on_result=lambda result: _show(app, result, width, lines),
+        on_result=lambda result: _show(app, result, width, Path(manifest.root)),
     )
-    counts = {name: sum(result.status == name for result in results) for name in STATUSES}
-    if app.json:
-        head = package_json(opened, manifest)
-        device_json = {"device": {"name": "cpu"}, "orders": list(options.orders)}
-        skipped = ((result.case.name, result.skipped) for result in results)
-        body = {**to_json(results), "unchecked": _unchecked_json(left, skipped)}
-        app.document("sanitize", {**head, **device_json, **body})
-    else:
-        parts = [f"{count} {STATUSES[name][2]}" for name, count in counts.items() if count]
-        lead = "" if results[-1].findings else "\n"
-        app.say(f"{lead}{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
-        reasons = ((result.case.kernel, result.skipped) for result in results if result.skipped)
-        for line in (*skipped_lines(reasons), *_unchecked_lines(left)):
-            app.say(line)
-        if counts["clean"] or counts["findings"]:
-            for title, texts in (("checked:", CHECKED), ("not checked:", NOT_CHECKED)):
-                app.say("\n".join([title, *(f"  {text}" for text in texts)]))
+    counts = Counter(result.status for result in results)
+    skipped = [(result.case, result.skipped) for result in results if result.skipped]
+    body = {"device": {"name": "cpu"}, "orders": list(options.orders), **to_json(results)}
+    lead = "" if results[-1].findings else "\n"
+    message = f"{lead}{plural(len(results), 'case')} on the cpu device"
+    left = unchecked(manifest, opened, wish, cases)
+    _end(app, package_json(opened, manifest) | body, message, counts, skipped, left)
+    if counts["clean"] or counts["findings"]:
+        for title, texts in (("checked:", CHECKED), ("not checked:", NOT_CHECKED)):
+            app.say("\n".join([title, *(f"  {text}" for text in texts)]))
     return _exit_code(counts)
 
 
-def _exit_code(counts: dict[str, int]) -> int:
+def _end(
+    app: App,
+    body: dict[str, Any],
+    message: str,
+    counts: Mapping[str, int],
+    skipped: Sequence[tuple[BoundCase, str]],
+    left: Mapping[str, str],
+) -> None:
+    """Print the summary, or the JSON document.
+
+    Args:
+        app: run of the command.
+        body: the document, without what was not checked.
+        message: the beginning of the summary.
+        counts: results by status.
+        skipped: cases that were not run, with the reasons.
+        left: kernels and chains that no case checks, with the reasons.
+    """
+    from tilec.cli.run_show import skipped_lines
+
+    if app.json:
+        rows = (*left.items(), *((case.name, reason) for case, reason in skipped))
+        texts = [{"name": name, "reason": reason} for name, reason in rows]
+        app.document("sanitize", {**body, "unchecked": texts})
+        return
+    parts = [f"{counts[name]} {text}" for name, (_, _, text) in STATUSES.items() if counts[name]]
+    app.say(f"{message}: {', '.join(parts) or 'nothing is built for it'}")
+    kernels = ((case.kernel, reason) for case, reason in skipped)
+    for line in (*skipped_lines(kernels), *skipped_lines(left.items(), "not checked:")):
+        app.say(line)
+
+
+def _exit_code(counts: Mapping[str, int]) -> int:
     if counts["findings"]:
         return FOUND
     return 1 if counts["error"] else 0 if counts["clean"] else NEEDS_GPU
 
 
-def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
+def _show(app: App, result: CaseFindings, width: int, root: Path) -> None:
     from tilec.cli.failures import located_text
 
     word, color, _ = STATUSES[result.status]
@@ -262,7 +284,7 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
     status = style(f"{word:<6}" if facts else word, fg=color, bold=True)
     app.say(f"{result.case.name:<{width}}  {status}  {', '.join(facts)}".rstrip())
     for finding in result.findings:
-        app.say("\n" + render_finding(finding, result, lines.line))
+        app.say("\n" + render_finding(finding, result, root))
     for note in result.notes:
         app.say(f"  note: {note}")
     if result.error is not None:
@@ -288,14 +310,12 @@ def _on_gpu(
     """
     from tilec.case.tools import find_outside_tool
     from tilec.cli.outside_tool import Watched, open_on_gpu
-    from tilec.cli.run_show import skipped_lines
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
     opened, gpu = open_on_gpu(
         app, project, wish.kernels, device, bundle, targets, profile, "compute-sanitizer"
     )
     cases = chosen_cases(opened, project.manifest, wish)
-    left = left_out(project.manifest, opened, wish, cases)
     skipped, runs = [], []
     for case in cases:
         if reason := opened.absence(case):
@@ -303,20 +323,12 @@ def _on_gpu(
             continue
         watched = Watched(case=case, opened=opened, manifest=project.manifest, device=gpu)
         runs += [_run_tool(app, program, tool, watched) for tool in tools]
+    counts = Counter(str(run["status"]) for run in runs)
     names = ("clean", "findings", "error")
-    counts = {name: sum(run["status"] == name for run in runs) for name in names}
-    if app.json:
-        head = package_json(opened, project.manifest)
-        body = {"device": device_json(gpu), "runs": runs, "counts": counts}
-        unchecked = _unchecked_json(left, ((case.name, reason) for case, reason in skipped))
-        app.document("sanitize", {**head, **body, "unchecked": unchecked})
-    else:
-        parts = [f"{count} {STATUSES[name][2]}" for name, count in counts.items() if count]
-        message = f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}"
-        app.say(f"{message}: {', '.join(parts) or 'nothing is built for it'}")
-        reasons = ((case.kernel, reason) for case, reason in skipped)
-        for line in (*skipped_lines(reasons), *_unchecked_lines(left)):
-            app.say(line)
+    body = {"device": device_json(gpu), "runs": runs, "counts": {n: counts[n] for n in names}}
+    message = f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}"
+    left = unchecked(project.manifest, opened, wish, cases)
+    _end(app, package_json(opened, project.manifest) | body, message, counts, skipped, left)
     return _exit_code(counts)
 
 
@@ -347,78 +359,31 @@ def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, 
     }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Unchecked:
-    """An unchecked kernel, chain or case (`kind`), with the reason."""
-
-    kind: str
-    name: str
-    reason: str
-
-
-def left_out(
+def unchecked(
     manifest: Manifest, opened: Opened, wish: Wish, cases: Sequence[BoundCase]
-) -> list[Unchecked]:
-    """Return the kernels and chains that no chosen case launches.
+) -> dict[str, str]:
+    """Return the kernels and chains that no chosen case launches, with the reasons.
 
     If the command line selects cases (`-k`, `--select`, `--case`), only kernels and chains that it
     names are returned.
     """
+    from tilec.manifest.types import Chain
+
     launched = {case.kernel for case in cases}
     launched.update(step.kernel for case in cases for step in case.steps)
+    built = {*opened.kernels, *opened.absent}
     some = bool(wish.select or wish.cases or wish.expression)
-    there = {*opened.kernels, *opened.absent}
-    rows: list[tuple[str, Kernel | Chain, tuple[str, ...]]]
-    rows = [("kernel", kernel, (kernel.name,)) for kernel in manifest.kernels]
-    rows += [("chain", c, tuple(step.kernel for step in c.steps)) for c in manifest.chains]
-    rest = []
-    for kind, holder, kernels in rows:
+    holders: list[Kernel | Chain] = [*manifest.kernels, *manifest.chains]
+    reasons = {}
+    for holder in holders:
         named = holder.name in wish.kernels if wish.kernels else not some
         if holder.name in launched or not named:
             continue
-        if reason := _reason(holder, kernels, there, wish):
-            rest.append(Unchecked(kind=kind, name=holder.name, reason=reason))
-    return rest
-
-
-def _reason(
-    holder: Kernel | Chain, kernels: Sequence[str], built: Collection[str], wish: Wish
-) -> str:
-    """Return why a kernel or chain is not checked; empty for deselected cases.
-
-    Args:
-        holder: the kernel or chain.
-        kernels: the names of the kernels that it launches.
-        built: the names of the kernels in the bundle.
-        wish: the command's options.
-    """
-    if not holder.cases:
-        return "no case"
-    if not set(kernels) <= set(built):
-        return "not in the bundle"
-    if isinstance(holder, Chain) and not wish.chains:
-        return "compute-sanitizer checks kernels one by one: without --device cuda chains of tile kernels are checked"
-    return ""
-
-
-def _unchecked_lines(left: Sequence[Unchecked]) -> list[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for one in left:
-        groups.setdefault((one.kind, one.reason), []).append(one.name)
-    counts = [(sum(one.kind == kind for one in left), kind) for kind in ("kernel", "chain")]
-    kinds = " and ".join(plural(count, kind) for count, kind in counts if count)
-    lines = [f"left out, and not checked: {kinds}"] if left else []
-    for (kind, reason), names in groups.items():
-        lines.append(f"  {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}")
-    return lines
-
-
-def _unchecked_json(
-    left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]
-) -> list[dict[str, Any]]:
-    """Return unchecked kernels, chains and cases for JSON.
-
-    The cases come as pairs of name and reason.
-    """
-    cases = (Unchecked(kind="case", name=name, reason=reason) for name, reason in skipped if reason)
-    return [dataclasses.asdict(one) for one in (*left, *cases)]
+        steps = holder.steps if isinstance(holder, Chain) else ()
+        if not holder.cases:
+            reasons[holder.name] = "no case"
+        elif not built.issuperset([step.kernel for step in steps] or [holder.name]):
+            reasons[holder.name] = "not in the bundle"
+        elif steps and not wish.chains:
+            reasons[holder.name] = "compute-sanitizer checks no chains, the cpu device does"
+    return reasons

@@ -215,3 +215,16 @@ def test_findings_and_failed_tools_set_the_exit_code(
     run = document["runs"][1]
     assert (run["case"], run["tool"], run["status"]) == ("scale/some", "racecheck", status)
     assert run["report"] == str(tmp_path / ".tilec" / "sanitize" / "scale.some.racecheck.report")
+
+
+def test_a_gpu_checks_no_chains(watched, tmp_path: Path) -> None:
+    """They are named, and the kernels are checked."""
+    chain = '[chain.twice]\nsteps = ["scale(y)", "scale(y)"]\n[chain.twice.case.some]\n'
+    with (tmp_path / "tilec.toml").open("a") as file:
+        file.write(f"{chain}inputs.y = [300]\n")
+    write_tool(tmp_path, "compute-sanitizer", "exit 0")
+    done = watched("sanitize", "--device", "cuda", "--bundle", "acme.tilec", "--tool", "memcheck")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == (
+        "not checked: twice: compute-sanitizer checks no chains, the cpu device does"
+    )
