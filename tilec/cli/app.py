@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MANIFEST = "tilec.toml"
 SCHEMA_VERSION = 1
-HELP_WIDTH = 76  # columns of an example: 80 minus the indents of click and of the list
 # JSON does not escape control characters above 0x1f, but terminals interpret some of them.
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 
@@ -219,21 +218,8 @@ def print_document(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def examples(*lines: str) -> str:
-    """Return the examples of a command's help.
-
-    Each line is `command` or `command  # note`. A note is printed beside its command if there is
-    room, otherwise above it.
-    """
-    rows = [line.partition("  # ")[::2] for line in lines]
-    rows = [(command.rstrip(), note.strip()) for command, note in rows]
-    sizes = [len(command) for command, note in rows if note and len(command) <= HELP_WIDTH // 2]
-    column = max(sizes, default=0)
-    shown: list[str] = []
-    for command, note in rows:
-        beside = f"{command:<{column}}  # {note}" if note else command
-        fits = len(beside) <= HELP_WIDTH or not note
-        shown += [beside] if fits else [f"# {note}", command]
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in shown)
+    """Return the examples of a command's help; a line has at most 76 columns."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def words_of(values: Sequence[str]) -> tuple[str, ...]:
@@ -296,23 +282,21 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         )
 
     return [
-        option(
-            "-C", name="directory", metavar="DIR", type=paths, help="Work as if started in DIR."
-        ),
+        option("-C", name="directory", metavar="DIR", type=paths, help="Run as if started in DIR."),
         option(
             "--manifest",
             name="manifest",
             metavar="PATH",
             type=paths,
-            help="The manifest (default: tilec.toml here or above).",
+            help="Manifest (default: tilec.toml in this or a parent directory).",
         ),
         option("-q", "--quiet", name="quiet", is_flag=True, help="Print errors only."),
-        option("-v", "--verbose", name="verbose", is_flag=True, help="Say more."),
+        option("-v", "--verbose", name="verbose", is_flag=True, help="Print more details."),
         option(
             "--color",
             name="color",
             type=click.Choice(["auto", "always", "never"]),
-            help="Colours (NO_COLOR is respected).",
+            help="Use colours (NO_COLOR turns them off).",
         ),
         option("--debug", name="debug", is_flag=True, help="Print a traceback with every error."),
     ]

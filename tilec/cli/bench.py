@@ -41,20 +41,19 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 
 
 @click.command(
-    short_help="Time kernels on a GPU, against libraries and what was saved.",
     epilog=examples(
-        "tilec bench                                 # every case of every kernel",
+        "tilec bench                             # every case of every kernel",
         "tilec bench gemm --case 4k --seconds 3",
-        "tilec bench softmax --hot                   # in a warm L2 cache",
-        "tilec bench --save main                     # keep the times as main",
-        "tilec bench --against-saved main --fail-slower 5%   # a gate",
-        "tilec bench gemm --variants                 # every tile that was built, and a plot",
+        "tilec bench --save main",
+        "tilec bench --against-saved main --fail-slower 5%",
+        "tilec bench gemm --variants             # compare the built variants",
         "tilec bench gemm --sweep n=256..8192 --set a=[n,n] --set b=[n,n]",
-        "tilec bench --markdown bench.md             # a table for a comment in CI",
-        "tilec bench softmax --device cpu            # times of an interpreter",
+        "tilec bench --markdown bench.md         # for a comment in CI",
+        "tilec bench softmax --device cpu        # times of an interpreter",
     )
-    + "\n\nExit codes: 0 measured, 1 a case could not be, or is slower than what was saved by more than --fail-slower, 2 usage or "
-    "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
+    + "\n\nExit codes: 0 measured, 1 a case failed, or is slower than --fail-slower allows, 2 error in the "
+    "command line or manifest, or saved times of another device, driver or state of the cache, 3 there "
+    "is no GPU.",
 )
 @case_options
 @set_option
@@ -63,7 +62,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     multiple=True,
     callback=_one_sweep,
     metavar="NAME=VALUES",
-    help="Measure at each value, and plot: n=256..8192, n=300,500, and --set x=[n,2*n].",
+    help="Measure at several values: n=256..8192 doubles, n=300,500 is a list. Use n in --set x=[n,2*n].",
 )
 @click.option(
     "--device",
@@ -71,13 +70,13 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     show_default=True,
     metavar="NAME",
     shell_complete=completes(devices_of),
-    help="cuda, cuda:N, or cpu, which is never taken unasked.",
+    help="cuda, cuda:N, or cpu. auto is a GPU, never the cpu device.",
 )
 @click.option(
     "--samples",
     type=click.IntRange(6, 10_000),
     metavar="N",
-    help="Take no more samples than this of a case.  [default: 300]",
+    help="Maximum number of samples of a case.  [default: 300]",
 )
 @click.option(
     "--seconds",
@@ -85,64 +84,67 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     metavar="S",
     default=1.0,
     show_default=True,
-    help="Time for each case and each rival.",
+    help="Time limit for each case and each rival, in seconds.",
 )
 @click.option(
     "--cold/--hot",
     default=None,
-    help="Whether the L2 cache holds data of the launch before.  [default: cold]",
+    help="Measure with a cold or a warm L2 cache.  [default: cold]",
 )
 @click.option(
     "--against/--no-against",
     default=True,
-    help="Measure the rivals of cases too, in turn with the kernel.",
+    help="Measure the rivals of cases too.",
 )
 @click.option(
     "--save",
     callback=named,
     metavar="NAME",
-    help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).",
+    help="Save the times as .tilec/bench/NAME.json, or as a path that ends in .json.",
 )
 @click.option(
     "--against-saved",
     callback=named,
     metavar="NAME",
-    help="Compare the times with those that were saved.",
+    help="Compare with saved times.",
 )
 @click.option(
     "--fail-slower",
     type=Percent(),
     metavar="PART",
-    help="With --against-saved: exit 1 where a case is slower by more: 5%.",
+    help="With --against-saved: exit with 1 if a case is slower by more than this, such as 5%.",
 )
-@click.option("--markdown", callback=named, metavar="FILE", help="Write a table in Markdown too.")
+@click.option(
+    "--markdown", callback=named, metavar="FILE", help="Write a table to a Markdown file."
+)
 @click.option(
     "--html",
     callback=named,
     metavar="FILE",
-    help="Write plots and tables as one HTML file too.",
+    help="Write plots and tables to an HTML file.",
 )
 @click.option(
     "--measure-ceilings",
     is_flag=True,
-    help="Measure anew what the device can do at most.",
+    help="Measure the ceilings of the device again.",
 )
 @click.option(
     "--variants",
     is_flag=True,
-    help="Measure each built variant of a case, not only the one a launch takes.",
+    help="Measure each built variant of a case, not only the one that a launch takes.",
 )
-@bundle_options("as `tilec run`")
+@bundle_options("as for `tilec run`")
 @json_option
 @click.pass_obj
 def command(app: App, /, **options: Any) -> int:
-    """Time the cases of KERNELs (default: all): the median of the device's time with its 95 %
-    interval, and what a launch costs the host.
+    """Measure the cases of KERNELs (default: all): the median device time with its 95 % confidence
+    interval, and the host time of a launch.
 
-    Each case is warmed up until it is steady. A sample is many launches in a CUDA graph, each on
-    other memory, so that the L2 cache is cold. Where the case states its bytes and operations,
-    rates are shown, and their share of what the device can do: a copy and matrix products, measured
-    once for each device. Rivals of a case (`bench.against`) are measured in turns with it.
+    Each case is warmed up until its times are steady. A sample is a CUDA graph of many launches,
+    each with other copies of the arguments, so that the L2 cache is cold. If a case declares its
+    bytes and operations, its rates are shown, and their share of the device's ceilings: a copy
+    and matrix products, which are measured once for each device. Rivals of a case
+    (`bench.against`) are measured in alternation with it.
     """
     from tilec.cli.bench_run import Given, run_bench
 

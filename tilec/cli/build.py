@@ -45,26 +45,27 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 
 
 @click.command(
-    short_help="Compile the kernels into a bundle and a typed package.",
     epilog=examples(
         "tilec build",
-        "tilec build --targets ci                    # a group of [targets], or names: --targets sm_90,compute_80",
+        "tilec build --targets ci            # a group of [targets]",
+        "tilec build --targets sm_90,compute_80",
         "tilec build --select 'gemm-*' -j 4 --profile debug",
         "tilec build --emit wheel,fatbin",
-        "tilec build --list --json                   # the plan; nothing is compiled",
-        "tilec build --explain gemm-f16-BM128-sm_90  # what was hashed, what changed since the last build",
+        "tilec build --list --json           # the plan; nothing is compiled",
+        "tilec build --explain gemm-f16-BM128-sm_90",
     )
-    + "\n\nExit codes: 0 built, 1 a kernel does not compile or is over its budget, 2 usage or manifest, 3 a compiler is missing, "
-    "130 interrupted. Nothing is written unless every job succeeds.",
+    + "\n\nExit codes: 0 built, 1 a kernel does not compile or exceeds its budget, 2 error in the command "
+    "line or manifest, 3 a compiler is missing, 130 interrupted. Outputs are written only if every job "
+    "succeeds.",
 )
-@targets_option("Targets or groups, by comma (default: [targets] default).")
+@targets_option("Targets or groups, separated by commas (default: [targets] default).")
 @click.option(
     "--select",
     multiple=True,
     callback=split_words,
     metavar="GLOB",
     shell_complete=completes(kernels_of),
-    help="Only jobs whose id (or whose variant's or kernel's) matches.",
+    help="Build only jobs whose id, variant or kernel matches.",
 )
 @click.option(
     "--profile",
@@ -72,14 +73,14 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     show_default=True,
     metavar="NAME",
     shell_complete=completes(profiles_of),
-    help="Profile to build with.",
+    help="Build profile.",
 )
 @click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Compilers that run at once (default: all cores).",
+    help="Number of parallel compilers (default: all cores).",
 )
 @scheduler_options
 @click.option(
@@ -88,50 +89,50 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     callback=_emit,
     metavar="LIST",
     shell_complete=completes(lambda _: EMIT),
-    help=f"What to write: {', '.join(EMIT)}.",
+    help=f"Outputs to write: {', '.join(EMIT)}.",
 )
-@click.option("--force", is_flag=True, help="Compile everything again, whatever the cache holds.")
+@click.option("--force", is_flag=True, help="Compile every job, also those in the cache.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option(
     "--remote-cache",
     metavar="URL",
-    help="Take images from a remote cache (default: TILEC_REMOTE_CACHE, then [cache] of the manifest).",
+    help="Also use a remote cache (default: TILEC_REMOTE_CACHE, then [cache] of the manifest, then TILEC_SHARED_CACHE).",
 )
 @click.option(
     "--remote-mode",
     type=click.Choice(("off", "read", "write", "fill")),
     metavar="MODE",
-    help="off, read, write, which reads and writes, or fill, which also writes what the private cache has "
+    help="off; read; write: read, and upload new images; fill: also upload images of the private cache "
     "(default: TILEC_REMOTE_MODE, then read).",
 )
 @click.option(
     "--remote-trust",
     type=click.Choice(TRUST),
     metavar="WHO",
-    help="pinned takes what tilec.lock pins; own takes everything, for a remote that your builds alone write to "
-    "(default: TILEC_REMOTE_TRUST, then pinned).",
+    help="pinned: use only images that tilec.lock pins; own: use every image, for a remote cache that only "
+    "your builds write to (default: TILEC_REMOTE_TRUST, then pinned).",
 )
 @click.option(
     "--remote-wait",
     type=click.FloatRange(0, 86400),
     metavar="SECS",
-    help="Wait so long for uploads at the end (default: 60).",
+    help="Time to wait for uploads at the end, in seconds (default: 60).",
 )
 @click.option(
     "--locked",
     is_flag=True,
-    help="Refuse other tools than those in tilec.lock, and images of other bytes than it pins.",
+    help="Fail if a tool differs from tilec.lock, or an image from its pin.",
 )
 @click.option(
     "--list",
     "listing",
     is_flag=True,
-    help="Print the plan and compile nothing; modules of kernels are executed.",
+    help="Print the planned jobs and compile nothing. Modules of kernels are imported.",
 )
 @click.option(
     "--explain",
     metavar="ID",
-    help="Print what decides whether one job is compiled again; modules of kernels are executed.",
+    help="Print what decides whether a job is compiled again. Modules of kernels are imported.",
 )
 @json_option
 @click.pass_obj
@@ -154,10 +155,11 @@ def command(
     listing: bool,
     explain: str | None,
 ) -> None:
-    """Compile the kernels of tilec.toml into one bundle and a typed Python package. Needs no GPU.
+    """Compile the kernels of tilec.toml into one bundle and a typed Python package. No GPU is
+    needed.
 
-    What did not change is taken from the cache. A job is one variant for one target, such as
-    gemm-f16-BM128-sm_90.
+    Only changed jobs are compiled; the images of the others come from the cache. A job is one
+    variant for one target, such as gemm-f16-BM128-sm_90.
     """
     plain = not (force or no_cache or locked or listing or explain or app.json or app.verbose)
     if plain:

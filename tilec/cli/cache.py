@@ -20,31 +20,31 @@ _BUILDS = {"last": "last build", "total": "all builds"}
 
 
 @click.group(
-    short_help="Show or trim the cache of compiled images.",
     epilog=examples(
         "tilec cache info",
         "tilec cache gc --max-size '1 GiB'",
         "tilec cache clear",
         "TILEC_CACHE_DIR=/scratch/tilec tilec cache info",
     )
-    + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
-    "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while no other user may write to it. "
-    "TILEC_REMOTE_CACHE names a second one on a server or in a bucket, TILEC_SHARED_CACHE one in a directory that others may write to: "
-    "it gives what tilec.lock pins.",
+    + "\n\nThe cache is TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off "
+    "disables it. TILEC_CACHE_MAX limits its size. All checkouts and processes of one user share it. It "
+    "is not used if another user may write to it. TILEC_REMOTE_CACHE names a second cache on a server or "
+    "in a bucket, TILEC_SHARED_CACHE one in a directory that others may write to; both give the images "
+    "that tilec.lock pins.",
 )
 def command() -> None:
-    """Show or trim the cache of compiled images. What is missing is compiled again."""
+    """Show, trim or clear the cache of compiled images. Builds compile missing images again."""
 
 
 @command.command(
-    short_help="Show where the cache is and what it holds.",
+    short_help="Show the path and size of the cache.",
     epilog=examples("tilec cache info", "tilec cache info --json"),
 )
 @json_option
 @click.pass_obj
 def info(app: App) -> None:
-    """Show where the cache is, how many images it holds and how much room they take; and what a
-    remote cache gave and took.
+    """Show the path and size of the cache, the number of its images, and the traffic with a remote
+    cache.
     """
     cache = _open(app)
     summary = cache.info()
@@ -71,16 +71,14 @@ def info(app: App) -> None:
 
 
 @command.command(
-    short_help="Remove what was used least recently.",
+    short_help="Remove the least recently used images.",
     epilog=examples("tilec cache gc", "tilec cache gc --max-size '1 GiB'"),
 )
-@click.option(
-    "--max-size", metavar="SIZE", help="Keep at most this much (default: TILEC_CACHE_MAX)."
-)
+@click.option("--max-size", metavar="SIZE", help="Size limit (default: TILEC_CACHE_MAX).")
 @json_option
 @click.pass_obj
 def gc(app: App, max_size: str | None) -> None:
-    """Remove the images that were used least recently, until the cache fits its bound."""
+    """Remove the least recently used images until the cache fits its size limit."""
     bound = None
     if max_size is not None:
         try:
@@ -93,11 +91,13 @@ def gc(app: App, max_size: str | None) -> None:
     _freed(app, cache, cache.gc(bound))
 
 
-@command.command(short_help="Remove everything in the cache.", epilog=examples("tilec cache clear"))
+@command.command(
+    short_help="Remove every image from the cache.", epilog=examples("tilec cache clear")
+)
 @json_option
 @click.pass_obj
 def clear(app: App) -> None:
-    """Remove every image from the cache. Builds that run meanwhile compile again what they miss."""
+    """Remove every image from the cache. Running builds compile missing images again."""
     cache = _open(app)
     _freed(app, cache, cache.clear())
 

@@ -41,13 +41,13 @@ def case_options(function: F) -> F:
             multiple=True,
             metavar="NAME",
             shell_complete=completes(cases_of),
-            help="Only cases of this name.",
+            help="Only cases with this name.",
         ),
         click.option(
             "--select",
             multiple=True,
             metavar="GLOB",
-            help="Only cases whose name (gemm/4k[f16]) matches.",
+            help="Only cases whose full name, such as gemm/4k[f16], matches.",
         ),
         click.option(
             "-k",
@@ -55,7 +55,7 @@ def case_options(function: F) -> F:
             default="",
             metavar="EXPR",
             shell_complete=completes(kernels_of),
-            help="Only cases whose names fit, such as 'gemm and not (f16 or BM256)'.",
+            help="Only cases whose names match an expression, such as 'gemm and not (f16 or BM256)'.",
         ),
         click.argument(
             "kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(kernels_of)
@@ -86,7 +86,7 @@ def bundle_options(default: str) -> Callable[[F], F]:
             type=click.Path(),
             callback=named,
             metavar="FILE",
-            help="A built bundle, package or wheel, or the name of an installed package.",
+            help="Bundle, package or wheel to use, or the name of an installed package.",
         )(targets(function))
 
     return declare

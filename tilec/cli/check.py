@@ -19,34 +19,33 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Check the manifest and its sources; report every problem.",
     epilog=examples(
         "tilec check",
         "tilec check --no-exec    # executes nothing of the project",
         "tilec check --json | jq '.problems[].message'",
         "tilec -C ../acme-kernels check",
     )
-    + "\n\nExit codes: 0 no problem, 1 a source cannot be read, 2 the manifest and its sources do not fit, 3 a compiler is missing.",
+    + "\n\nExit codes: 0 no problem, 1 a source cannot be read, 2 a problem in the manifest or its sources, "
+    "3 a compiler is missing.",
 )
-@targets_option("Targets or groups to plan for, by comma (default: [targets] default).")
+@targets_option("Targets or groups to plan for, separated by commas (default: [targets] default).")
 @click.option(
     "--no-exec",
     is_flag=True,
-    help="Execute nothing of the project, no plug-in and no tool; says what it leaves out.",
+    help="Execute no code of the project, no plug-in and no tool, and list what is not checked.",
 )
 @json_option
 @click.pass_obj
 def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
-    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets,
-    references.
+    """Check tilec.toml and the files that it names: keys, sources, kernels, parameters, expressions,
+    targets and references.
 
-    Compiles nothing, but executes Python modules of kernels, as every command does that plans a
-    build: a kernel's parameters are known when its module was imported. --no-exec executes nothing,
-    for editors and for pull requests of strangers: it checks the manifest, and of sources what
-    their text says.
+    Nothing is compiled. Python modules of kernels are imported, because their parameters are
+    known only then. With --no-exec, nothing of the project is executed, for editors and for pull
+    requests of strangers; parameters of Python kernels are then not checked.
 
-    Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
-    Problems of the manifest itself come first; those of what it names show when it has none.
+    All problems are reported at once, as FILE:LINE:COLUMN: key: problem. Problems of sources are
+    reported only if the manifest itself has none.
     """
     from tilec import build
     from tilec.cli.build import make_request

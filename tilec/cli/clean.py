@@ -20,19 +20,16 @@ Kept = list[tuple[Path, str]]  # files that stay, with the reason
 
 
 @click.command(
-    short_help="Remove what tilec wrote into a project.",
     epilog=examples("tilec clean --dry-run", "tilec clean", "tilec -C ../acme-kernels clean"),
 )
-@click.option(
-    "-n", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing."
-)
+@click.option("-n", "--dry-run", is_flag=True, help="List the files, and remove nothing.")
 @json_option
 @click.pass_obj
 def command(app: App, dry_run: bool) -> None:
     """Remove the outputs of builds and the .tilec directory.
 
-    Files that were changed since, that tilec did not write, or that lie outside of the project
-    stay. So does the cache: see `tilec cache`.
+    Changed files, files that tilec did not write, and files outside of the project are kept. The
+    cache is kept too: see `tilec cache`.
     """
     from tilec.compile.state import WorkDir
 

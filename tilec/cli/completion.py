@@ -11,7 +11,6 @@ ZSH = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
 
 
 @click.command(
-    short_help="Print a shell completion script.",
     epilog=examples(
         'eval "$(tilec completion bash)"   # in ~/.bashrc',
         'eval "$(tilec completion zsh)"    # in ~/.zshrc',
@@ -21,8 +20,8 @@ ZSH = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes tilec's commands and options in a shell (bash 4.4 or later,
-    zsh, fish).
+    """Print a script that completes commands and options in a shell: bash 4.4 or later, zsh, or
+    fish.
     """
     kind = get_completion_class(shell)
     if kind is None:

@@ -14,14 +14,13 @@ from tilec_runtime.errors import UsageError
 
 
 @click.command(
-    short_help="Step through one case on a GPU with cuda-gdb.",
     epilog=examples(
         "tilec debug gemm/4k[f16]",
         "tilec debug softmax/odd --ex 'break softmax.cu:12' --ex run",
-        "tilec debug softmax/odd --batch --ex run --ex backtrace     # no questions: for scripts",
+        "tilec debug softmax/odd --batch --ex run --ex backtrace",
     )
-    + "\n\nExit codes: cuda-gdb's own; 2 usage or manifest, 3 cuda-gdb or a GPU is missing. `tilec run --trace CASE` shows "
-    "what a tile kernel does without a GPU.",
+    + "\n\nExit codes: that of cuda-gdb, 2 error in the command line or manifest, 3 cuda-gdb or a GPU is "
+    "missing. Without a GPU, `tilec run --trace CASE` shows the operations of a tile kernel.",
 )
 @case_option
 @click.option(
@@ -30,12 +29,16 @@ from tilec_runtime.errors import UsageError
     show_default=True,
     metavar="NAME",
     shell_complete=completes(profiles_of),
-    help="Build with this profile.",
+    help="Build profile.",
 )
 @click.option(
-    "--ex", "orders", multiple=True, metavar="COMMAND", help="A command for cuda-gdb, at its start."
+    "--ex",
+    "orders",
+    multiple=True,
+    metavar="COMMAND",
+    help="Command that cuda-gdb runs at its start; may be repeated.",
 )
-@click.option("--batch", is_flag=True, help="End after the commands of --ex.")
+@click.option("--batch", is_flag=True, help="Exit after the commands of --ex.")
 @click.pass_obj
 def command(
     app: App,
@@ -47,10 +50,11 @@ def command(
     orders: tuple[str, ...],
     batch: bool,
 ) -> int:
-    """Start cuda-gdb on CASE (such as gemm/4k[f16]), which a process of its own launches once.
+    """Start cuda-gdb on a process that launches CASE (such as gemm/4k[f16]) once.
 
-    The kernel is built aside, with the profile debug: not optimized, so that it goes line by line,
-    and with its variables. Tile kernels have lines and no variables: Tile IR does not keep them.
+    The kernel is built into .tilec/run/ with the profile debug: without optimization, and with
+    source lines and variables. Tile kernels have lines but no variables, because Tile IR does not
+    keep them.
     """
     from tilec.frontends.tools.cpp.nvrtc import HERE  # the project's directory in debug code
 

@@ -28,20 +28,19 @@ MISSING = 3
 
 
 @click.command(
-    short_help="Show the tools, driver and GPU that tilec finds.",
     epilog=examples(
         "tilec doctor",
-        "tilec doctor --verbose     # every path that was looked at",
+        "tilec doctor --verbose     # every path that was searched",
         "tilec doctor --json | jq '.tools[] | select(.found | not)'",
     )
-    + "\n\nExit codes: 0 kernels can be built here, 3 a compiler is missing or does not fit. A missing driver or GPU is shown and is no "
-    "failure: building needs none, and tile kernels run without.",
+    + "\n\nExit codes: 0 kernels can be built here, 3 a compiler is missing or has an unsupported version. A "
+    "missing driver or GPU does not change the exit code: builds need neither.",
 )
 @json_option
 @click.pass_obj
 def command(app: App) -> int:
-    """Show what tilec finds on this machine: Python, compilers, driver, GPU, cache. Works where
-    nothing is installed.
+    """Show what tilec finds on this machine: Python, compilers, driver, GPUs and cache. Nothing
+    needs to be installed.
     """
     from tilec.inspection import machine
 

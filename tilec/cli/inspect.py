@@ -44,26 +44,26 @@ PACE = 5.0  # seconds between two lines of progress if standard error is not a t
 
 
 @click.command(
-    short_help="Show what is inside a bundle, package or wheel.",
     epilog=examples(
         "tilec inspect dist/acme_kernels-0.3.0.tilec",
-        "tilec inspect dist/acme_kernels                    # a generated package",
-        "tilec inspect acme_kernels                         # an installed one",
+        "tilec inspect dist/acme_kernels         # a generated package",
+        "tilec inspect acme_kernels              # an installed package",
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
-        "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel",
-        "tilec inspect dist/acme_kernels --html report.html  # as a page",
+        "tilec inspect dist/acme_kernels --safety",
+        "tilec inspect dist/acme_kernels --html report.html",
         "tilec inspect --diff acme-0.2.0.tilec dist/acme_kernels --deny-breaking",
-        "tilec inspect dist/acme_kernels --verify           # read and check every byte",
-        "tilec inspect dist/acme_kernels --sizes --deny dead  # images that no device takes",
+        "tilec inspect dist/acme_kernels --verify",
+        "tilec inspect dist/acme_kernels --sizes --deny dead",
         "tilec inspect dist/acme_kernels --coverage sm_90,sm_120",
         "tilec inspect dist/acme_kernels --why gemm --device sm_90",
-        "tilec inspect dist/acme_kernels --why add x=f32[1000]@16 z=f32[1000]@16 n=4",
+        "tilec inspect dist/acme_kernels --why add x=f32[1000]@16 z=f32[1000] n=4",
     )
-    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, --deny-breaking found a breaking change, --deny dead a dead image,"
-    " --coverage a variant without machine code, or --why no image, 2 usage, 3 a disassembler is missing.",
+    + "\n\nExit codes: 0 done, 1 no bundle or a damaged one, a breaking change (--deny-breaking), a dead "
+    "image (--deny dead), a variant without machine code (--coverage) or without an image (--why), 2 "
+    "error in the command line, 3 a disassembler is missing.",
 )
 @click.argument("file", type=click.Path())
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
@@ -71,25 +71,25 @@ PACE = 5.0  # seconds between two lines of progress if standard error is not a t
     "--select",
     default="",
     metavar="ID",
-    help="Only images (or kernels) whose id matches; the image to dump.",
+    help="Only images, variants or kernels whose id matches; the image to print.",
 )
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
 @click.option(
     "--sass",
     "form",
     flag_value="sass",
-    help="Print the machine code of one image (nvdisasm or cuobjdump).",
+    help="Print the machine code of one image (needs nvdisasm or cuobjdump).",
 )
 @click.option(
     "--tileir",
     "form",
     flag_value="tileir",
-    help="Print the Tile IR of one image, with its source lines.",
+    help="Print the Tile IR of one image, under its source lines.",
 )
 @click.option(
     "--safety",
     is_flag=True,
-    help="Show what is guaranteed of each kernel, what is checked and where, and what is not.",
+    help="Show what is guaranteed for each kernel, what a launch checks, and what is not checked.",
 )
 @click.option(
     "--html",
@@ -98,42 +98,42 @@ PACE = 5.0  # seconds between two lines of progress if standard error is not a t
     help="Write one HTML file: tables, and code beside its source lines.",
 )
 @click.option(
-    "--diff", "old", callback=named, metavar="OLD", help="Show what FILE changes against OLD."
+    "--diff", "old", callback=named, metavar="OLD", help="Show the changes from OLD to FILE."
 )
 @click.option(
     "--deny-breaking",
     is_flag=True,
-    help="With --diff: exit 1 if callers of the old launchers may break.",
+    help="With --diff: exit with 1 if a change may break callers.",
 )
 @click.option(
     "--why",
     callback=named,
     metavar="KERNEL",
     shell_complete=completes(kernels_of),
-    help="Say what a launch with these arguments would take, and why not the rest.",
+    help="Explain which variant and image a launch of KERNEL with these arguments takes.",
 )
 @click.option(
     "--device",
     default="",
     metavar="NAME",
-    help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.",
+    help="With --why: an architecture such as sm_90, cuda:N (default) or cpu.",
 )
 @click.option(
     "--sizes",
     is_flag=True,
-    help="Show what is shipped for each target, and images that no device takes.",
+    help="Show the sizes by target, and dead images, which no device takes.",
 )
 @click.option(
     "--deny",
     type=click.Choice(["dead"]),
-    help="With --sizes: exit 1 if an image is dead, which no device takes.",
+    help="With --sizes: exit with 1 if there is a dead image.",
 )
 @click.option(
     "--coverage",
     multiple=True,
     callback=split_words,
     metavar="LIST",
-    help="Say whether each variant has machine code for architectures, such as sm_90,sm_120.",
+    help="Show whether each variant has machine code for architectures, such as sm_90,sm_120.",
 )
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
@@ -155,13 +155,13 @@ def command(
     coverage: tuple[str, ...],
     verify: bool,
 ) -> int:
-    """Show what is inside FILE: a .tilec bundle, a generated package (its directory, or its name
-    where it is installed), or a wheel.
+    """Show the contents of FILE: a .tilec bundle, a wheel, or a generated package (its directory, or
+    its name if it is installed).
 
-    Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain
-    that made them. Needs no GPU.
+    Without options: kernels, signatures, variants, targets, resources, occupancy, sizes, digests
+    and the toolchain. No GPU is needed.
 
-    With --why, arguments are described: x=f32[64,64]@16 (dtype, extents, alignment),
+    --why takes descriptions of arguments: x=f32[64,64]@16 (dtype, extents, alignment),
     x=f32[64,64]/128,1 (strides), n=4096, BM=64.
     """
     from tilec.inspection import container, report

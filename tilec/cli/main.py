@@ -23,22 +23,22 @@ from tilec.cli.style import echo
 
 # In the order in which a project needs them. The module tilec.cli.NAME has `command`.
 COMMANDS = {
-    "new": "Start a project from a skeleton.",
-    "check": "Check the manifest and its sources; report every problem.",
+    "new": "Create a project that builds as it is.",
+    "check": "Report every problem of the manifest and its sources.",
     "build": "Compile the kernels into a bundle and a typed package.",
-    "run": "Run kernels and compare them with their references.",
-    "watch": "Build, or do another command, again whenever a source changes.",
-    "bench": "Time kernels on a GPU, against libraries and what was saved.",
-    "tune": "Find the fastest variants of a kernel on a GPU.",
-    "sanitize": "Find data races and out-of-bounds accesses: of tile kernels without a GPU, of all on one.",
+    "run": "Run kernels and compare the results with their references.",
+    "watch": "Run a command again whenever a source changes.",
+    "bench": "Measure kernels; compare with libraries and saved times.",
+    "tune": "Find the fastest variants of kernels on a GPU.",
+    "sanitize": "Find data races and out-of-bounds accesses, without a GPU or on one.",
     "profile": "Profile one case with Nsight Compute.",
     "debug": "Step through one case on a GPU with cuda-gdb.",
-    "inspect": "Show what is inside a bundle, package or wheel.",
-    "verify": "Build a bundle or wheel again from its checkout, and compare.",
-    "doctor": "Show the tools, driver and GPU that tilec finds.",
-    "cache": "Show or trim the cache of compiled images.",
-    "clean": "Remove what tilec wrote into a project.",
-    "targets": "Show what kernels can be built for.",
+    "inspect": "Show the contents of a bundle, package or wheel.",
+    "verify": "Rebuild a bundle or wheel from its checkout, and compare.",
+    "doctor": "Show the tools, driver and GPUs of this machine.",
+    "cache": "Show, trim or clear the cache of compiled images.",
+    "clean": "Remove the files that tilec wrote into a project.",
+    "targets": "List the targets of builds.",
     "schema": "Print the JSON Schema of tilec.toml.",
     "completion": "Print a shell completion script.",
 }
@@ -60,6 +60,7 @@ class LazyGroup(click.Group):
             return None
         if cmd_name not in self.commands:
             command: click.Command = importlib.import_module(f"tilec.cli.{cmd_name}").command
+            command.short_help = COMMANDS[cmd_name]
             add_global_options(command)
             self.commands[cmd_name] = command
         return self.commands[cmd_name]
@@ -116,8 +117,8 @@ cli = LazyGroup(
         "tilec build",
         "tilec build --targets sm_90 --select 'gemm-*'",
     )
-    + "\n\nGlobal options may stand before or after the command. Exit codes: 0 done, 1 the work failed, 2 usage or manifest, "
-    "3 a tool or device is missing, 86 sanitize found something, 130 interrupted, 141 the output is no longer read.",
+    + "\n\nGlobal options may stand before or after the command. Exit codes: 0 success, 1 failure, 2 error in the command line "
+    "or manifest, 3 a tool or device is missing, 86 findings of sanitize, 130 interrupted, 141 the output was closed by its reader.",
     params=list(global_options(hidden=False)),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,

@@ -33,7 +33,6 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @click.command(
-    short_help="Start a project from a skeleton.",
     epilog=examples(
         "tilec new acme-kernels",
         "tilec new acme-kernels --kind cuda",
@@ -46,15 +45,16 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
     type=click.Choice(list(KINDS)),
     default="tile",
     show_default=True,
-    help="Language of the kernel: safe tiles, CUDA C++, Triton, SIMT Python, cuTile Python; mixed: tile and cuda.",
+    help="Language of the kernel: tile (tilec.lang), cuda (CUDA C++), triton, simt (Python for numba-cuda), "
+    "cutile (cuTile Python), or mixed (tile and cuda).",
 )
 @json_option
 @click.pass_obj
 def command(app: App, name: str, kind: str) -> None:
-    """Start a project in a new directory NAME: a kernel with two cases and a reference, tilec.toml,
+    """Create a project in a new directory NAME: a kernel with two cases and a reference, tilec.toml,
     pyproject.toml, a README and a CI workflow.
 
-    It passes `tilec check` and builds as it is. Nothing that exists is overwritten.
+    The project passes `tilec check` and builds as it is. Existing files are never overwritten.
     """
     module = module_name(name)
     target = app.path(name)

@@ -60,7 +60,7 @@ class Watched:
 def case_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare `CASE`, `--device`, `--bundle` and `--targets`."""
     for option in (
-        bundle_options("the GPU's own"),
+        bundle_options("this GPU's own"),
         click.option(
             "--device",
             default="cuda:0",

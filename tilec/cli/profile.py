@@ -15,14 +15,13 @@ SUFFIX = ".ncu-rep"
 
 
 @click.command(
-    short_help="Profile one case with Nsight Compute.",
     epilog=examples(
         "tilec profile gemm/4k[f16]",
         "tilec profile softmax/odd --set full -o softmax.ncu-rep",
         "tilec profile gemm/4k --bundle dist/acme_kernels-0.3.0.tilec --json",
-        "tilec profile gemm/4k -o gemm.ncu-rep && ncu-ui gemm.ncu-rep   # in ncu's window",
     )
-    + "\n\nExit codes: 0 done, 1 the launch or ncu failed, 2 usage or manifest, 3 no ncu or no GPU.",
+    + "\n\nExit codes: 0 done, 1 the launch or ncu failed, 2 error in the command line or manifest, 3 ncu or "
+    "a GPU is missing.",
 )
 @case_option
 @click.option(
@@ -31,14 +30,14 @@ SUFFIX = ".ncu-rep"
     type=click.Choice(["basic", "detailed", "full"]),
     default="detailed",
     show_default=True,
-    help="How much ncu measures.",
+    help="Amount of data that ncu collects.",
 )
 @click.option(
     "-o",
     "--out",
     metavar="PATH",
     callback=named,
-    help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]",
+    help="Path of the report.  [default: .tilec/profile/CASE.ncu-rep]",
 )
 @json_option
 @click.pass_obj
@@ -51,10 +50,10 @@ def command(
     wanted: str,
     out: str | None,
 ) -> None:
-    """Launch CASE (such as gemm/4k[f16]) under ncu, show its summary, and keep its report.
+    """Launch CASE (such as gemm/4k[f16]) under ncu, print its summary, and keep its report.
 
-    Clocks are left as they are (--clock-control none). Without --bundle the kernel is built aside,
-    with source lines in its code.
+    ncu does not control the clocks (--clock-control none). Without --bundle the kernel is built
+    for this GPU into .tilec/run/, with source lines.
     """
     if out:
         _check_out(app, out)

@@ -65,26 +65,25 @@ class _Given:
 
 
 @click.command(
-    short_help="Run kernels and compare them with their references.",
     epilog=examples(
-        "tilec run                               # every case of every kernel",
+        "tilec run                                  # every case of every kernel",
         "tilec run gemm softmax",
-        "tilec run kernels.py:scale              # a first look at a file without a manifest",
-        "tilec run inter_kernel                  # a chain: its kernels in turn, over the same arrays",
+        "tilec run kernels.py:scale                 # a kernel without a manifest",
+        "tilec run inter_kernel                     # a chain of kernels",
         "tilec run -k 'gemm and not f16' --device cuda:1",
         "tilec run gemm --case 4k --json",
-        "tilec run gemm --set a=[512,512] --set BM=64   # other sizes, another variant",
+        "tilec run gemm --set a=[512,512] --set BM=64",
         "tilec run gemm --input a=data.npz:a --output-dir out",
-        "tilec run reduce --repeat 20            # does every run give the same bits?",
+        "tilec run reduce --repeat 20               # do all runs give equal bits?",
         "tilec run --device cpu --block-order reverse",
-        "tilec run --trace softmax/odd --block 3   # each operation of one block",
+        "tilec run --trace softmax/odd --block 3    # each operation of one block",
         "tilec run fill --arg z=f32[1000]:empty --arg alpha=2.5",
-        "tilec run --bundle dist/acme_kernels-0.3.0.tilec   # built elsewhere",
-        "tilec run --bundle acme_kernels         # an installed package",
+        "tilec run --bundle dist/acme_kernels-0.3.0.tilec",
+        "tilec run --bundle acme_kernels            # an installed package",
     )
-    + "\n\nExit codes: 0 every result is within its tolerance, 1 a result is not or a case fails or hangs, 2 usage or manifest, "
-    "3 no case (or not the kernel that was named) runs without a GPU, and there is none. Cases that need a GPU are skipped "
-    "on the cpu device, and counted.",
+    + "\n\nExit codes: 0 all results are within their tolerance, 1 a result is not, or a case fails or "
+    "hangs, 2 error in the command line or manifest, 3 no case, or no case of a named kernel, can run "
+    "without a GPU. On the cpu device, cases that need a GPU are skipped and counted.",
 )
 @case_options
 @set_option
@@ -93,35 +92,34 @@ class _Given:
     "inputs",
     multiple=True,
     metavar="NAME=FILE",
-    help="Take an input from FILE.npy, .npz:KEY or .safetensors:KEY.",
+    help="Read an input from FILE.npy, FILE.npz:KEY or FILE.safetensors:KEY.",
 )
 @click.option(
     "--arg",
     "args",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Run one kernel without a case: f32[1024]:normal:7, 2.5, FILE.",
+    help="Run one kernel without a case: f32[1024]:normal:7, 2.5, or a file.",
 )
 @click.option(
-    "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: the value of an axis."
+    "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: value of an axis."
 )
 @click.option(
-    "--reference", default="", metavar="FILE:FUNCTION", help="With --arg: what to compare with."
+    "--reference", default="", metavar="FILE:FUNCTION", help="With --arg: function to compare with."
 )
 @click.option(
     "--output-dir",
-    "--save",
     "save",
     type=click.Path(file_okay=False),
     callback=named,
     metavar="DIR",
-    help="Write every output as DIR/CASE.OUTPUT.npy.",
+    help="Write each output to DIR/CASE.OUTPUT.npy.",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Run each case N times and compare the bits.",
+    help="Run each case N times, and compare the bits of the results.",
 )
 @click.option(
     "--device",
@@ -129,33 +127,33 @@ class _Given:
     show_default=True,
     metavar="NAME",
     shell_complete=completes(devices_of),
-    help="cuda, cuda:N, cpu, or auto: a GPU if there is one.",
+    help="cuda, cuda:N, cpu, or auto (a GPU if there is one).",
 )
 @click.option(
     "--block-order",
     default="",
     metavar="ORDER",
-    help="On the cpu device: forward, reverse, or the seed of a random order.",
+    help="cpu device: forward, reverse, or the seed of a random order.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     metavar="N",
-    help="On the cpu device: stop after so many passes of loops (10 million).",
+    help="cpu device: stop after N passes of loops (default: 10 million).",
 )
 @click.option(
     "--trace",
     default="",
     metavar="CASE",
     shell_complete=completes(names_of),
-    help="On the cpu device: print each operation of one block (or more) of a case.",
+    help="cpu device: print each operation of one block of this case.",
 )
 @click.option(
     "--block",
     "blocks",
     multiple=True,
     metavar="X[,Y[,Z]]",
-    help="With --trace: which block (default: 0,0,0).",
+    help="With --trace: index of a block; may be repeated (default: 0,0,0).",
 )
 @click.option(
     "--timeout",
@@ -163,22 +161,22 @@ class _Given:
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time limit of a case, which ends the run; 0 for none.",
+    help="Time limit of a case in seconds; 0 for none. The run ends if a case exceeds it.",
 )
-@bundle_options("see above")
+@bundle_options("as described above")
 @json_option
 @click.pass_obj
 def command(app: App, /, **options: Any) -> int:
     """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with
     their references.
 
-    On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the
-    target tileir. With --arg, one kernel is run with the arguments given, outputs included.
+    Kernels run on a GPU if there is one. Otherwise the cpu device runs tile kernels, which are
+    built for the target tileir. --arg runs one kernel without a case.
 
-    Without --bundle, it takes what `tilec build` wrote, if that is up to date. Else it builds
-    first: on a GPU the whole project, as `tilec build` does. A bundle of less goes to .tilec/run/
-    and leaves the project's outputs alone: the KERNELs that are named, the --targets, and on the
-    cpu device the tile kernels for tileir alone, which takes no CUDA compiler.
+    Without --bundle, the outputs of `tilec build` are used if they are up to date; otherwise
+    kernels are built first. A GPU run of all kernels builds the whole project, as `tilec build`
+    does. A run of named KERNELs, with --targets, or on the cpu device builds only what it needs,
+    into .tilec/run/, and does not change the project's outputs.
     """
     given = _Given(**options)
     if wrong := _conflict(given):

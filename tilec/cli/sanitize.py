@@ -81,20 +81,20 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 @click.command(
-    short_help="Find data races and out-of-bounds accesses: of tile kernels without a GPU, of all on one.",
     epilog=examples(
-        "tilec sanitize                              # every case of every tile kernel, without a GPU",
+        "tilec sanitize                          # every case of every tile kernel",
         "tilec sanitize softmax --case odd",
-        "tilec sanitize -k 'gemm/*' --nan            # also where the first NaN or infinity comes from",
-        "tilec sanitize --seed 1 --seed 2            # two random orders of the blocks, beside forward and reverse",
-        "tilec sanitize layer                        # a chain: its kernels one behind the other, over the same arrays",
+        "tilec sanitize -k 'gemm/*' --nan        # also where a NaN begins",
+        "tilec sanitize --seed 1 --seed 2        # two random orders of the blocks",
+        "tilec sanitize layer                    # a chain of kernels",
         "tilec sanitize --bundle dist/acme_kernels-0.3.0.tilec --json",
-        "tilec sanitize --device cuda                # on a GPU: compute-sanitizer's four tools on every case",
+        "tilec sanitize --device cuda            # compute-sanitizer on every case",
         "tilec sanitize scan --device cuda:1 --tool memcheck,racecheck",
     )
-    + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, or not in full, 2 usage or manifest, "
-    "3 there is nothing to check, or compute-sanitizer or a GPU is missing. Kernels and chains that are not checked (no case, no Tile IR) "
-    "are named at the end, and change no exit code.",
+    + "\n\nExit codes: 0 no findings, 86 findings, 1 a case could not be checked completely, 2 error in the "
+    "command line or manifest, 3 nothing to check, or compute-sanitizer or a GPU is missing. Kernels and "
+    "chains that are not checked (no case, no Tile IR) are listed at the end, and do not change the exit "
+    "code.",
 )
 @case_options
 @click.option(
@@ -104,24 +104,26 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     callback=_device,
     metavar="NAME",
     shell_complete=completes(devices_of),
-    help="Where the kernels are run: cpu, cuda or cuda:N.",
+    help="Device to run on: cpu, cuda or cuda:N.",
 )
 @click.option(
     "--seed",
     "seeds",
     multiple=True,
     type=click.IntRange(0, 2**63 - 1),
-    help="cpu: a random order of the blocks.  [default: 0]",
+    metavar="N",
+    help="cpu: seed of a random order of the blocks; may be repeated.  [default: 0]",
 )
 @click.option(
     "--nan",
     is_flag=True,
-    help="cpu: report the first NaN or infinity that is made from finite numbers.",
+    help="cpu: report the first operation that makes a NaN or infinity of finite numbers.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(1),
-    help=f"cpu: most passes of loops before one counts as endless.  [default: {STEPS}]",
+    metavar="N",
+    help=f"cpu: number of loop passes after which a loop counts as endless.  [default: {STEPS}]",
 )
 @click.option(
     "--tool",
@@ -136,9 +138,9 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "--profile",
     metavar="NAME",
     shell_complete=completes(profiles_of),
-    help="cuda: build with this profile.  [default: release]",
+    help="cuda: build profile.  [default: release]",
 )
-@bundle_options("tileir; on a GPU its own")
+@bundle_options("tileir, or this GPU's own")
 @json_option
 @click.pass_obj
 def command(
@@ -156,19 +158,17 @@ def command(
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run the cases of KERNELs and chains (default: all), watch every access, and report what a
-    plain run would hide.
+    """Run the cases of KERNELs and chains (default: all), and check every memory access.
 
-    On the cpu device tile kernels run with their blocks in forward, reverse and random order; the
-    results have to be the same. Where a kernel reads elements that no padding determines, it runs
-    with several values there, which may not change a result either. Without --bundle, it takes what
-    `tilec build` wrote, if that is up to date and has Tile IR. Else it builds the tile kernels (the
-    KERNELs that are named) for tileir alone, which takes no CUDA compiler, into .tilec/run/; the
-    project's outputs stay as they are.
+    On the cpu device, tile kernels run with their blocks in forward, reverse and random order,
+    and the results must agree. Elements that are read without a defined padding get several
+    values, which must not change a result. Without --bundle, the outputs of `tilec build` are
+    used if they are up to date and have Tile IR. Otherwise the tile kernels are built for tileir
+    into .tilec/run/, without a CUDA compiler; the project's outputs do not change.
 
-    On a GPU (--device cuda) kernels of all languages run under NVIDIA's compute-sanitizer, each
-    case in a process of its own for each of its tools. Without --bundle they are built aside for
-    the GPU at hand, with source lines in their code.
+    On a GPU (--device cuda), kernels of all languages run under NVIDIA's compute-sanitizer, in
+    one process for each case and tool. Without --bundle they are built for this GPU into
+    .tilec/run/, with source lines.
     """
     from tilec.case.sanitize import SanitizeOptions
     from tilec.case.selection import parse_expression

@@ -21,13 +21,13 @@ def scheduler_options(command: Command) -> Command:
     fallback = click.option(
         "--fallback",
         type=click.Choice(["local"]),
-        help="Compile here what the scheduler's workers do not, should it be unreachable or go away.",
+        help="Compile the remaining jobs here if the scheduler cannot be reached or is lost.",
     )
     return click.option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Compile on the workers of a Dask scheduler (tcp://host:8786, tls://…), or here: local:4 is -j 4 "
-        "(default: TILEC_SCHEDULER).",
+        help="Compile on the workers of a Dask scheduler (tcp://host:8786 or tls://…); local:4 is -j 4 (default: "
+        "TILEC_SCHEDULER).",
     )(fallback(command))
 
 

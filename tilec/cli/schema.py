@@ -10,17 +10,17 @@ from tilec.cli.app import examples
 
 
 @click.command(
-    short_help="Print the JSON Schema of tilec.toml.",
     epilog=examples(
-        "tilec schema > tilec.schema.json      # then, as the first line of tilec.toml: #:schema ./tilec.schema.json",
+        "tilec schema > tilec.schema.json",
         "tilec schema | jq '.properties | keys'",
     ),
 )
 def command() -> None:
     """Print the JSON Schema of tilec.toml.
 
-    Editors with TOML support read it for completion and checking. `tilec check` knows more than a
-    schema can say.
+    Editors with TOML support use it for completion and checks: write `#:schema
+    ./tilec.schema.json` as the first line of tilec.toml. `tilec check` finds problems that a
+    schema cannot describe.
     """
     from tilec.manifest.keys import json_schema
 

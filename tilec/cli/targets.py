@@ -49,19 +49,18 @@ def named_targets(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @click.command(
-    short_help="Show what kernels can be built for.",
     epilog=examples(
         "tilec targets",
         "tilec build --targets sm_90,tileir",
-        "tilec build --targets native     # the GPU of this machine",
-        "TILEC_TARGETS=native tilec build # the same, for CI and shells",
+        "tilec build --targets native        # the GPU of this machine",
+        "TILEC_TARGETS=native tilec build",
     ),
 )
 @json_option
 @click.pass_obj
 def command(app: App) -> None:
-    """Show the architectures and forms of code that --targets and [targets] take, and which of them
-    a manifest that names none is built for.
+    """List the architectures and forms of code that --targets and [targets] accept, and the targets
+    of a manifest that names none.
     """
     from tilec.cli.style import style
     from tilec.cli.tables import columns

@@ -42,18 +42,17 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @click.command(
-    short_help="Find the fastest variants of a kernel on a GPU.",
     epilog=examples(
-        "tilec tune gemm                             # all GPUs of this machine, every case",
+        "tilec tune gemm                         # every case, on all GPUs",
         "tilec tune gemm --case 4k --search bayes --budget 10m",
-        "tilec tune gemm --resume                    # go on after Ctrl-C, or on another day",
-        "tilec tune --prepare gemm --target sm_90    # where the compilers are: writes gemm-sm_90.tune",
-        "tilec tune --measure gemm-sm_90.tune        # where the GPU is",
-        "tilec tune gemm --confirm                   # after an edit: is the code still what was measured?",
-        "tilec tune softmax --device cpu             # times of an interpreter",
+        "tilec tune gemm --resume                # continue after Ctrl-C",
+        "tilec tune --prepare gemm --target sm_90",
+        "tilec tune --measure gemm-sm_90.tune    # on the machine with the GPU",
+        "tilec tune gemm --confirm               # after an edit that changed no code",
+        "tilec tune softmax --device cpu         # times of an interpreter",
     )
-    + "\n\nExit codes: 0 every case has a winner and the record is written, 1 a case has none, 2 usage or manifest, 3 no such GPU, or a "
-    "package is missing, 130 interrupted (--resume goes on).",
+    + "\n\nExit codes: 0 every case has a winner and the record is written, 1 a case has none, 2 error in "
+    "the command line or manifest, 3 a GPU or a package is missing, 130 interrupted (--resume continues).",
 )
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(kernels_of))
 @click.option(
@@ -62,7 +61,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     multiple=True,
     metavar="NAME",
     shell_complete=completes(cases_of),
-    help="Only these cases of the kernels, by name or glob (default: all).",
+    help="Only these cases, by name or glob (default: all).",
 )
 @click.option(
     "--device",
@@ -70,57 +69,58 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     multiple=True,
     metavar="NAME",
     shell_complete=completes(devices_of),
-    help="cuda:N (several share the work) or cpu (default: all GPUs).",
+    help="cuda:N or cpu; several GPUs share the work (default: all GPUs).",
 )
 @click.option(
     "--target",
     default="",
     metavar="NAME",
     shell_complete=completes(targets_of),
-    help="What to compile for (default: the target that the device runs).",
+    help="Target to compile for (default: the one that the device runs).",
 )
 @click.option(
     "--search",
     type=click.Choice(SEARCHES),
     default="halving",
     show_default=True,
-    help="How candidates are chosen.",
+    help="Search strategy.",
 )
 @click.option(
     "--budget",
     type=Duration(),
     metavar="TIME",
-    help="Time for each kernel, such as 10m: what is best by then wins.",
+    help="Time limit for each kernel, such as 10m; the best candidate so far wins.",
 )
 @click.option(
     "--max-candidates",
     type=click.IntRange(1),
     metavar="N",
-    help="Try no more candidates than this per case.",
+    help="Maximum number of candidates per case.",
 )
 @click.option(
     "--limit",
     type=Duration(),
     default=60.0,
     metavar="TIME",
-    help="After this a candidate counts as hanging.  [default: 60s]",
+    help="Time after which a candidate counts as hung.  [default: 60s]",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
+    metavar="N",
     default=0,
     show_default=True,
-    help="Of the order in which candidates are tried.",
+    help="Seed of the order of candidates.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with a tuning that was interrupted: what it measured is not measured again.",
+    help="Continue an interrupted tuning; logged candidates are not measured again.",
 )
 @click.option(
     "--prepare",
     is_flag=True,
-    help="Write a kit with every candidate, to be measured where there is no compiler.",
+    help="Write a kit with every candidate, to measure on a machine without a compiler.",
 )
 @click.option(
     "--measure",
@@ -133,27 +133,27 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option(
     "--confirm",
     is_flag=True,
-    help="Keep the record of a kernel whose files changed and whose code did not; no GPU is needed.",
+    help="Keep the record of a kernel whose sources changed, but whose code did not. No GPU is needed.",
 )
 @click.option(
     "--record",
     default="",
     metavar="FILE",
-    help="The record (default: dispatch.table of the manifest, or tuning/KERNEL.json).",
+    help="Record to write (default: dispatch.table of the manifest, or tuning/KERNEL.json).",
 )
 @click.option(
     "-o",
     "--out",
     default="",
     metavar="FILE",
-    help="With --prepare: the kit (default: KERNEL-TARGET.tune).",
+    help="With --prepare: path of the kit (default: KERNEL-TARGET.tune).",
 )
 @click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Compilers that run at once (default: all cores).",
+    help="Number of parallel compilers (default: all cores).",
 )
 @json_option
 @click.pass_obj
@@ -176,13 +176,14 @@ def command(
     out: str,
     jobs: int | None,
 ) -> int:
-    """Try the variants of KERNELs with the inputs of their cases, and record which is the fastest,
-    by device and sizes.
+    """Measure the variants of KERNELs with the inputs of their cases, and record the fastest ones by
+    device and sizes.
 
     A candidate is a point of the kernel's matrix; hints that are axes of the matrix are searched
-    too. Each is compiled while others are measured, compared with the case's reference, then timed.
-    Candidates that fail, hang or compute wrong results are logged and left out. The two best are
-    measured again side by side. Everything is logged: --resume continues an interrupted run.
+    too. Each candidate is compiled while others are measured, compared with the case's reference,
+    then timed. Candidates that fail, hang or compute wrong results are logged and left out. The
+    two fastest are measured again side by side. All results are logged, so that --resume can
+    continue an interrupted tuning.
     """
     from tilec.cli.tune_flow import Wish, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
 

@@ -25,36 +25,43 @@ SHOWN = 40  # differences to show
 
 
 @click.command(
-    short_help="Build a bundle or wheel again from its checkout, and compare.",
     epilog=examples(
         "tilec verify dist/acme_kernels-0.3.0-py3-none-any.whl",
-        "tilec -C checkout verify ../acme-kernels-0.3.0.tilec  # the project is elsewhere",
-        "tilec verify acme-kernels-0.3.0.intoto.json          # as its provenance says it was built",
+        "tilec -C checkout verify ../acme-kernels-0.3.0.tilec",
+        "tilec verify acme-kernels-0.3.0.intoto.json    # all that it names",
         "tilec verify dist/hub/acme-kernels",
         "tilec verify acme-kernels-0.3.0.tilec --json | jq '.differences'",
     )
-    + "\n\nExit codes: 0 the same bytes, 1 something differs, or the file is damaged, or the checkout does not build, "
-    "2 usage or manifest, 3 a compiler is missing.",
+    + "\n\nExit codes: 0 equal bytes, 1 a difference, a damaged file, or a checkout that does not build, 2 "
+    "error in the command line or manifest, 3 a compiler is missing.",
 )
 @click.argument("file", type=click.Path())
-@targets_option("Targets or groups of the build (default: as the file's provenance or images say).")
+@targets_option(
+    "Targets or groups of the build (default: from its provenance, else from the file's images)."
+)
 @click.option(
     "--select",
     multiple=True,
     callback=split_words,
     metavar="GLOB",
-    help="What the build was narrowed to (default: as its provenance says).",
+    help="Selection of the build (default: from its provenance).",
 )
 @click.option(
     "--profile",
     default="",
     metavar="NAME",
     shell_complete=completes(profiles_of),
-    help="Profile of the build (default: as the file says).",
+    help="Profile of the build (default: from the file).",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Compilers at once.")
 @click.option(
-    "--cached", is_flag=True, help="Take images from your cache; by default all are compiled."
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Number of parallel compilers (default: all cores).",
+)
+@click.option(
+    "--cached", is_flag=True, help="Take images from the cache; by default all are compiled."
 )
 @json_option
 @click.pass_obj
@@ -67,11 +74,11 @@ def command(
     jobs: int | None,
     cached: bool,
 ) -> int:
-    """Build FILE again from the checkout at hand, and compare byte for byte.
+    """Rebuild FILE from the checkout of this project, and compare every byte.
 
-    FILE is a bundle, a wheel, a hub package, an SBOM or a provenance. What differs is named: a
-    tool, a source, an option, an image. A file whose sources are not those of the checkout is
-    refused before anything is built. The project's own outputs and tilec.lock stay as they are.
+    FILE is a bundle, a wheel, a hub package, an SBOM or a provenance. Each difference is named: a
+    tool, a source, an option or an image. A file of other sources than the checkout's is refused
+    before anything is built. The project's outputs and tilec.lock do not change.
     """
     from tilec.inspection import verify
 

@@ -57,15 +57,14 @@ def _next_words(ctx: click.Context) -> list[str]:
 
 
 @click.command(
-    short_help="Build, or do another command, again whenever a source changes.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=examples(
-        "tilec watch                                  # build on every save",
-        "tilec watch run softmax --device cpu         # build and compare with the reference",
+        "tilec watch                              # build on every save",
+        "tilec watch run softmax --device cpu",
         "tilec watch sanitize softmax --case odd",
         "tilec watch check",
     )
-    + "\n\nCtrl-C ends it, with exit code 130; 2 usage or manifest.",
+    + "\n\nCtrl-C ends it with exit code 130. Exit code 2: error in the command line or manifest.",
 )
 @click.argument(
     "words",
@@ -78,8 +77,9 @@ def _next_words(ctx: click.Context) -> list[str]:
 def command(app: App, words: tuple[str, ...]) -> None:
     """Run COMMAND (default: build) now, and again whenever a file of the project changes.
 
-    It watches sources and headers in the project's directory, except outputs and hidden
-    directories, and whatever else the last build read. Only what changed is compiled again.
+    Watched are the sources and headers in the project's directory, except in outputs and hidden
+    directories, and all other files that the last build read. Only changed jobs are compiled
+    again.
     """
     from tilec.package.written import is_written
 

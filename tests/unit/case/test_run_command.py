@@ -250,7 +250,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
 def test_arguments_without_a_project(tilec: Cli, tmp_path: Path) -> None:
     (tmp_path / "tilec.toml").unlink()
     given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")
-    done = tilec("scale", "--bundle", "acme.tilec", *given, "--save", "out")
+    done = tilec("scale", "--bundle", "acme.tilec", *given, "--output-dir", "out")
     assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale", "ran"])
     assert done.out.endswith(": 1 ran without a reference\n"), (
         "`ran` alone would not say that nothing was compared"
@@ -305,7 +305,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         ),
         (
             ["scale", "--output-dir", ""],
-            "Invalid value for '--output-dir' / '--save': it names nothing",
+            "Invalid value for '--output-dir': it names nothing",
         ),
         (
             ["scale", "--device", ""],
