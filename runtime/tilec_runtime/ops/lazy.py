@@ -13,7 +13,7 @@ from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import require_kind
 from tilec_runtime.device.seam import DeviceDriver, Dim3
 from tilec_runtime.device.seam_types import GridRule, GridWish, dim3
-from tilec_runtime.errors import ArgumentError, LaunchError, LaunchLimitError
+from tilec_runtime.errors import LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind, given_axes
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.launcher import Launcher
@@ -55,15 +55,9 @@ class _Wish(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A key that is equal for equal wishes; as axis values, True and 1 differ."""
-        return (
-            *self.axes.items(),
-            *map(type, self.axes.values()),
-            *self.hints.items(),
-            *map(type, self.hints.values()),
-            self.grid,
-            self.config and self.config.shape,
-        )
+        """A key that is equal for equal wishes."""
+        shape = self.config and self.config.shape
+        return *self.axes.items(), *self.hints.items(), self.grid, shape
 
 
 _NO_WISH = _Wish({}, {})
@@ -74,18 +68,17 @@ class Origin:
 
     Attributes:
         contract: the contract that launches are checked against.
+        load: returns the launcher on a device; raises LaunchError if the kernel cannot run there.
         pinned: the axis values that it is restricted to.
     """
 
     def __init__(
         self, contract: Contract, load: Callable[[DeviceDriver, int], Launcher], pinned: Axes
     ) -> None:
-        """Keep a function that loads the launcher."""
         self.contract = contract
-        self._load = load
+        self.load = load
         # Typed, because True and 1 are different axis values.
         self._axes = functools.lru_cache(maxsize=256, typed=True)(self._checked)
-        self._launchers: dict[tuple[DeviceDriver, int], Launcher] = {}
         self._wished: dict[tuple[Any, ...], Launcher] = {}
         self._claims: MovingClaims | None = None
         self.pinned = pinned
@@ -137,21 +130,8 @@ class Origin:
             self._claims = claims
         return claims
 
-    def launcher(self, ctx: ExecutionContext) -> Launcher:
-        """Return the launcher on the device of an execution.
-
-        Raises:
-            LaunchError: the kernel cannot run there.
-        """
-        key = ctx.driver, ctx.device
-        known = self._launchers.get(key)
-        if known is None:
-            known = self._launchers[key] = self._load(*key)
-        return known
-
-    def wished(self, ctx: ExecutionContext, wish: _Wish) -> Launcher:
-        """Return the launcher on the device of an execution with an op's wishes."""
-        launcher = self.launcher(ctx)
+    def wished(self, launcher: Launcher, wish: _Wish) -> Launcher:
+        """Return a launcher with an op's wishes."""
         key = (launcher, *wish.key)
         known = self._wished.get(key)
         if known is None:
@@ -225,7 +205,7 @@ class LazyLaunch(HoldingOp[R_co]):
         self._wish = self._wish._replace(grid=dim3(given))
         return self
 
-    def variant(self, *args: Any, **axes: Any) -> Self:
+    def variant(self, **axes: Any) -> Self:
         """Launch the variant with these axis values, by name: `variant(BM=64)`.
 
         They replace earlier values of the same axes; None leaves an axis open again.
@@ -235,13 +215,12 @@ class LazyLaunch(HoldingOp[R_co]):
                 values.
         """
         origin = self._origin
-        self._by_name("variant", args)
         chosen = given_axes(origin.contract, {**self._wish.axes, **axes})
         require_built(origin.contract, origin.pinned, chosen)
         self._wish = self._wish._replace(axes=chosen)
         return self
 
-    def options(self, *args: Any, **hints: Any) -> Self:
+    def options(self, **hints: Any) -> Self:
         """Launch a variant with these compiler hints: `options(occupancy=4)`.
 
         Raises:
@@ -249,25 +228,19 @@ class LazyLaunch(HoldingOp[R_co]):
                 that were built. The device's own target is checked when the op runs.
         """
         origin = self._origin
-        self._by_name("options", args)
         wanted = {**self._wish.hints, **hints}
         if wanted:
             require_options(origin.contract, {**origin.pinned, **self._wish.axes}, wanted)
         self._wish = self._wish._replace(hints=wanted)
         return self
 
-    def _by_name(self, verb: str, args: tuple[Any, ...]) -> None:
-        if args:
-            kernel = self._origin.contract.name
-            raise ArgumentError(
-                f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel
-            )
-
     def _execute(self, ctx: ExecutionContext) -> R_co:
         """Launch the kernel. The launcher checks the devices of tensors."""
         wish, origin = self._wish, self._origin
         try:
-            launcher = origin.launcher(ctx) if wish is _NO_WISH else origin.wished(ctx, wish)
+            launcher = origin.load(ctx.driver, ctx.device)
+            if wish is not _NO_WISH:
+                launcher = origin.wished(launcher, wish)
             claimed = not (self._others and self._ops())
             values: Any = self._ready(ctx)
             if claimed:
