@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -94,8 +95,6 @@ _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
 _LOCK = ForkLock()
 # The last device and its policy: one comparison costs less than a look-up.
 _last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
-# Device 0, cached at its first use: otherwise each op would call the driver for it.
-_first: Device | None = None
 
 
 def current_device() -> Device:
@@ -139,8 +138,6 @@ def set_default_device(device: DeviceLike | None) -> None:
         CallError: `device` does not name a device.
         NoDeviceError: there is no such device.
     """
-    global _first
-    _first = None
     set_process_device(None if device is None else Device(device))
 
 
@@ -229,8 +226,6 @@ def _within(defaults: Defaults) -> Iterator[None]:
             HERE.reset(token)
 
 
+@functools.cache  # otherwise each op would call the driver for it
 def _device_0() -> Device:
-    global _first
-    if _first is None:
-        _first = Device(0)
-    return _first
+    return Device(0)

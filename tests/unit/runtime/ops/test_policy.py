@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -94,7 +95,7 @@ def test_the_innermost_default_counts(held: Held) -> None:
 
 def forget_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(defaults, "_process", None)
-    monkeypatch.setattr(policy, "_first", None)
+    monkeypatch.setattr(policy, "_device_0", functools.cache(lambda: Device(0)))
 
 
 def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
