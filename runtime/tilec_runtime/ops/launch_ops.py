@@ -35,15 +35,6 @@ from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 from tilec_runtime.tensors.lease import holder_here
-from tilec_runtime.values import value_class
-
-
-@value_class(frozen=True)
-class _Scalar:
-    """An argument by value: its dtype and the number, or `struct` and its bytes."""
-
-    dtype: str
-    number: Any
 
 
 @final
@@ -67,6 +58,8 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         require_kind("AsyncKernelLaunch", "a KernelFunction", function, KernelFunction, fix)
         self._function = function
         self._config: LaunchConfig | None = None
+        # By argument: the dtype of a number (`ptr` for an address), `struct`, or "" for a tensor.
+        self._dtypes: list[str] = []
         self._hold(holder_here(f"the launch of {function.symbol}"), ())
 
     def _arity(self) -> int | None:
@@ -100,8 +93,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
                     kernel=self._function.symbol,
                 )
             named = dtype or wanted or _numpy_name(argument)
-            self._values += (self._scalar(index, argument, named, wanted),)
-            return self
+            return self._add(argument, self._checked(index, argument, named, wanted))
         if isinstance(argument, Op):
             message = f"{self._at(index)} is an op, and a launch takes what is there"
             raise ArgumentError(
@@ -114,13 +106,13 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
             )
         if isinstance(argument, bytes) and not wanted:
             self._check_size(index, len(argument))
-            self._values += (_Scalar("struct", argument),)
-            return self
+            return self._add(argument, "struct")
         self._check_size(index, 8)
         write = isinstance(argument, Described) and not argument.readonly
         of = argument if isinstance(argument, Described) else self._facts(index, argument)
         self._check_place(index, of.device)
         self._hold_more(holder_here(f"the {self.name}"), argument, write=write, moved=True)
+        self._dtypes.append("")
         return self
 
     def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
@@ -136,8 +128,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         if wanted not in ("", "ptr"):
             raise DTypeError(f"{self._at(index)} takes a number ({wanted}), got an address")
         number = whole(self._at(index), bare(address), ArgumentError)
-        self._values += (self._scalar(index, number, "ptr", "ptr"),)
-        return self
+        return self._add(number, self._checked(index, number, "ptr", "ptr"))
 
     def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
         """Set grid, block and attributes of the launch.
@@ -171,22 +162,22 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
                 kernel=name,
             )
         packed: list[tuple[str | TensorPart, Any]] = []
-        for index, taken in enumerate(values):
-            if isinstance(taken, _Scalar):
-                packed.append((taken.dtype, taken.number))
-            else:
-                facts = self._facts(index, taken)
-                if facts.ptr % function.aligned.get(index, 1):
-                    message = f"{self._at(index)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[index]}"
-                    raise LayoutError(
-                        message, fix="pass a tensor that begins there, or a copy (dup)", kernel=name
-                    )
-                packed.append((TensorPart.of(f"argument {index}", facts), facts.ptr))
-            if isinstance(taken, Described):
-                (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
+        for index, (dtype, value) in enumerate(zip(self._dtypes, values, strict=True)):
+            if dtype:
+                packed.append((dtype, value))
+                continue
+            facts = self._facts(index, value)
+            if facts.ptr % function.aligned.get(index, 1):
+                message = f"{self._at(index)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[index]}"
+                raise LayoutError(
+                    message, fix="pass a tensor that begins there, or a copy (dup)", kernel=name
+                )
+            packed.append((TensorPart.of(f"argument {index}", facts), facts.ptr))
+            if isinstance(value, Described):
+                (ctx.reads if value.readonly else ctx.writes)(value.storage)
         if 0 not in shape.grid:
             _enqueue(ctx, function, shape, packed, values)
-        return tuple(each.number if isinstance(each, _Scalar) else each for each in values)
+        return values
 
     def _shape(self) -> LaunchShape:
         """Return the launch's shape, checked against device and image."""
@@ -219,7 +210,13 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
             )
         return index, function.params[index] if function.params is not None else ""
 
-    def _scalar(self, index: int, number: Any, dtype: str, wanted: str) -> _Scalar:
+    def _add(self, value: Any, dtype: str) -> AsyncKernelLaunch:
+        self._values += (value,)
+        self._dtypes.append(dtype)
+        return self
+
+    def _checked(self, index: int, number: Any, dtype: str, wanted: str) -> str:
+        """Return the dtype of a number, which can hold it."""
         where, kernel = self._at(index), self._function.symbol
         if not dtype:
             raise ArgumentError(
@@ -237,7 +234,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         if problem:
             raise ArgumentError(f"{where} {problem}", kernel=kernel)
         self._check_size(index, size_of(dtype))
-        return _Scalar(dtype, number)
+        return dtype
 
     def _check_size(self, index: int, size: int) -> None:
         sizes = self._function.sizes
