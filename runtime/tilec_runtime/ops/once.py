@@ -32,7 +32,6 @@ class SharedExecution(Generic[T]):
         """Take an op that was used up for this, or an existing result."""
         self.op = op
         self.result = result
-        self._busy = False
         self._event: RecordedEvent | None = None
         self._error: BaseException | None = None
 
@@ -45,12 +44,6 @@ class SharedExecution(Generic[T]):
             BaseException: the error of the execution, again.
         """
         with _LOCK:
-            if self._busy:
-                raise SchedulingError(
-                    "a shared op is executed as a part of itself",
-                    cause="a function of `then` gives the op that it belongs to",
-                    fix="give another op",
-                )
             if self.op is not None:
                 self._execute(ctx)
             if self._error is not None:
@@ -62,22 +55,19 @@ class SharedExecution(Generic[T]):
     def _execute(self, ctx: ExecutionContext) -> None:
         op, self.op = self.op, None
         assert op is not None
-        self._busy = True
+        # The error of users that come while it runs, on this thread, and after Ctrl-C.
+        self._error = SchedulingError(
+            f"<DeviceOp {op.label}> runs only once, and has no result",
+            cause="it is a part of itself (a function of `then` gives it), or Ctrl-C came while its functions ran",
+            fix="make a new one, which is no part of itself",
+        )
         try:
             self.result = op._run_in(ctx)  # noqa: SLF001 - a method of all ops
+            self._error = None
         except Exception as error:
             self._error = copied(error)
             raise
-        except BaseException as error:  # Ctrl-C is for this thread only
-            self._error = SchedulingError(
-                f"<DeviceOp {op.label}> was interrupted while it was executed, and runs only once",
-                cause="Ctrl-C came while its functions ran on the host",
-                fix="make a new one",
-            )
-            self._error.__cause__ = error
-            raise
         finally:
-            self._busy = False
             # After a failure too, for the work that was enqueued; and before the lock is released,
             # because other threads may need the event then.
             self._event = ctx.record()
