@@ -240,9 +240,9 @@ def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 def own_kernels(torch: Any) -> tuple[Any, Any]:
     """The kernels behind `api`, and torch's stream."""
     from tilec_runtime.device.driver import driver
-    from tilec_runtime.kernels import kernels
+    from tilec_runtime.kernels import PACKAGE
 
-    return kernels(driver(), 0), torch.cuda.current_stream()
+    return PACKAGE.on(driver(), 0), torch.cuda.current_stream()
 
 
 def octets(torch: Any, tensor: Any) -> Any:

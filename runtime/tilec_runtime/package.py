@@ -39,8 +39,8 @@ class Package:
         Args:
             name: import name of the package.
             file: name of the bundle inside the package.
-            index: SHA-256 of the bundle's index (hex); empty accepts any index, for packages of
-                older builds.
+            index: SHA-256 of the bundle's index (hex); empty accepts any index, for tilec's own
+                kernels.
         """
         self.name = name
         self.file = file

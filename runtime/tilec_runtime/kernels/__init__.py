@@ -5,16 +5,10 @@ kernels.tilec is the bundle of the CUDA kernels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tilec_runtime.device.seam import DeviceDriver
-from tilec_runtime.forks import ForkLock
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.package import Package
 
-if TYPE_CHECKING:
-    from tilec_runtime.launch.load import Module
-
-BUNDLE = "kernels.tilec"
+PACKAGE = Package(__name__, "kernels.tilec")
 # The kernels' code of each dtype: its place in this tuple, as in elements.cuh.
 CODES = {
     name: code
@@ -41,22 +35,6 @@ CODES = {
 }
 # Dtypes with a special conversion from f32.
 _FROM_F32 = frozenset(("f16", "bf16", "f64", "f8e4m3", "f8e5m2"))
-# Loaded kernels by driver and device, kept until the process ends, as images are.
-_LOADED: dict[tuple[DeviceDriver, int], Module] = {}
-_LOCK = ForkLock()
-
-
-def kernels(driver: DeviceDriver, ordinal: int) -> Module:
-    """Return the kernels on a GPU, loaded at the first call for it.
-
-    Raises:
-        BundleError: the bundle that was installed with tilec is damaged.
-    """
-    with _LOCK:
-        module = _LOADED.get((driver, ordinal))
-        if module is None:
-            module = _LOADED[driver, ordinal] = _load(driver, ordinal)
-        return module
 
 
 def held_of(source: str, target: str) -> int:
@@ -70,17 +48,3 @@ def held_of(source: str, target: str) -> int:
 def width_of(dtype: str) -> int:
     """Return the base-2 logarithm of an element's bytes."""
     return DTYPES[dtype].bytes.bit_length() - 1
-
-
-def _load(driver: DeviceDriver, ordinal: int) -> Module:
-    # Imported here: zeros, and the cpu device, need no bundle.
-    from importlib.resources import files
-    from pathlib import Path
-
-    from tilec_runtime.launch.load import load
-
-    resource = files(__name__).joinpath(BUNDLE)
-    # In a zip file, tilec has no path, so the bundle is held in memory.
-    return load(
-        resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver
-    )

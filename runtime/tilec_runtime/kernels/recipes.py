@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilec_runtime.device.layout import TensorFacts
-from tilec_runtime.kernels import CODES, held_of, kernels, width_of
+from tilec_runtime.kernels import CODES, PACKAGE, held_of, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.tensors.described import Described, facts_of
@@ -292,4 +292,4 @@ Recipe: TypeAlias = Fill | Diagonal | Integers | Numbers | Uniform | Normal
 
 
 def _module(ctx: ExecutionContext) -> Module:
-    return kernels(ctx.driver, ctx.device)
+    return PACKAGE.on(ctx.driver, ctx.device)

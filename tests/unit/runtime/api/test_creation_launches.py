@@ -21,7 +21,7 @@ from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.jit import JitBy
 
 ROOT = Path(__file__).resolve().parents[4]
-BUNDLE = Path(kernels.__file__).parent / kernels.BUNDLE
+BUNDLE = Path(kernels.__file__).parent / kernels.PACKAGE.file
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_gpu_that_tilec_does_not_know_gets_them_from_its_driver(known, monkeyp
     driver = FakeDriver(kernels=known, devices=(newer,))
     with use_device(Device(0, driver=driver)):
         api.full(10, 1.5).sync()
-    (made,) = kernels.kernels(driver, 0).compiled
+    (made,) = kernels.PACKAGE.on(driver, 0).compiled
     assert (made.target, made.by) == ("compute_75", JitBy.DRIVER)
     monkeypatch.setenv(
         "TILEC_JIT_FALLBACK", "deny"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tilec_runtime import kernels
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.kernels import BUNDLE, CODES, held_of
+from tilec_runtime.kernels import CODES, PACKAGE, held_of
 
 
 def test_every_pair_has_a_kernel_that_holds_its_numbers() -> None:
-    bundle = Bundle.open(Path(kernels.__file__).with_name(BUNDLE))
+    bundle = Bundle.open(Path(kernels.__file__).with_name(PACKAGE.file))
     axes = next(kernel for kernel in bundle.info.kernels if kernel.name == "convert").axes
     assert {
         held_of(source, target) for source in CODES for target in CODES if source != target
