@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.page import Limits, Page, make_page
+from tilec.inspection.page import Page, make_page
 from tilec.inspection.report import Report
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
@@ -134,7 +134,7 @@ def nvdisasm(folder: Path, script: str = "") -> ToolSearch:
     return ToolSearch(cuda_home=str(home), path="/usr/bin:/bin", prefer="system")
 
 
-def page(bundle: Loose, search: ToolSearch, folder: Path, **limits: int) -> Page:
+def page(bundle: Loose, search: ToolSearch, folder: Path) -> Page:
     report = Report(
         path=f"dist/{HOSTILE}.tilec",
         kind="bundle",
@@ -142,4 +142,4 @@ def page(bundle: Loose, search: ToolSearch, folder: Path, **limits: int) -> Page
         digest=bundle.digest,
         info=bundle.info,
     )
-    return make_page(bundle, report, search, folder, limits=Limits(**limits))
+    return make_page(bundle, report, search, folder)

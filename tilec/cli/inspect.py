@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 IMAGE_HEADS = columns(
     "target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256"
 )
-PACE = 5.0  # seconds between two lines of progress if standard error is not a terminal
 
 
 @click.command(
@@ -263,27 +260,17 @@ def _write_page(app: App, opened: Container, report: Report, path: Path, *, chos
         OutputError: the file cannot be written; an existing file is unchanged.
     """
     from tilec.inspection.html import render
-    from tilec.inspection.page import Limits, make_page
+    from tilec.inspection.page import MOST_DISASSEMBLED, MOST_IMAGES, make_page
     from tilec.model.atomic import atomic_write
-
-    begun, read = time.monotonic(), 0
-
-    def on_image(name: str) -> None:
-        nonlocal begun, read
-        read += 1
-        app.status(f"reading the code of {name}")
-        if not sys.stderr.isatty() and time.monotonic() - begun >= PACE:
-            begun = time.monotonic()
-            app.note(f"reading code: {read} images")
 
     page = make_page(
         opened.bundle,
         dataclasses.replace(report, path=app.show(report.path)),
         app.settings.search,
         _sources(app),
-        limits=Limits(disassembled=Limits().images) if chosen else Limits(),
+        disassembled=MOST_IMAGES if chosen else MOST_DISASSEMBLED,
         workers=app.settings.cores,
-        on_image=on_image,
+        on_image=lambda name: app.status(f"reading the code of {name}"),
     )
     package = report.info.package
     data = render(page, amount=bytes_text, title=f"{package.name} {package.version}")

@@ -30,10 +30,6 @@ IDS_SHOWN = 12
 TIMEOUT = 120.0
 
 
-class NotTextError(BundleError):
-    """The image is declared as PTX but contains no PTX."""
-
-
 class Form(enum.Enum):
     """A textual form of the images of one kind."""
 
@@ -88,7 +84,7 @@ def dump(
     data = bundle.image(image.digest)
     match form:
         case Form.PTX:
-            return Dump(id=name, image=image, text=ptx_text(data, image.symbol, name))
+            return Dump(id=name, image=image, text=ptx_text(data, image.symbol))
         case Form.SASS:
             tool, text = machine_code(data, image.symbol, search)
         case Form.TILEIR:
@@ -124,18 +120,16 @@ def in_short(error: ToolchainError) -> str:
     return error.what.splitlines()[0].partition("; looked for")[0]
 
 
-def ptx_text(data: bytes, symbol: str, name: str) -> str:
+def ptx_text(data: bytes, symbol: str) -> str:
     """Return the PTX of an image, without the entry points of other variants.
+
+    Bytes that are not UTF-8, such as in comments, are escaped.
 
     Args:
         data: bytes of the image.
         symbol: entry point of the image.
-        name: name of the image in messages.
-
-    Raises:
-        BundleError: the image is not text.
     """
-    return _one_entry(_text(data, name), symbol)
+    return _one_entry(data.rstrip(b"\0").decode("utf-8", "backslashreplace"), symbol)
 
 
 def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
@@ -192,21 +186,6 @@ def _example(kind: TargetKind) -> str:
     return {TargetKind.PTX: "compute_80", TargetKind.CUBIN: "sm_90", TargetKind.TILEIR: "tileir"}[
         kind
     ]
-
-
-def _text(data: bytes, name: str) -> str:
-    """Return PTX as text; bytes that are not UTF-8, such as in comments, are escaped.
-
-    Raises:
-        NotTextError: the data is not PTX.
-    """
-    text = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
-    if "\0" in text or ".version" not in text:
-        raise NotTextError(
-            f"{name}: the PTX image is no text",
-            cause="the bundle was not made by tilec",
-        )
-    return text
 
 
 def _one_entry(text: str, symbol: str) -> str:

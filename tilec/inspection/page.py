@@ -7,13 +7,13 @@ import dataclasses
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.dump import Form, NotTextError, in_short, machine_code, ptx_text
+from tilec.inspection.dump import Form, in_short, machine_code, ptx_text
 from tilec.inspection.lines import Listing, ptx_listing, sass_listing, tileir_listing
 from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Images, Report, image_id, spills
@@ -26,25 +26,17 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 Row: TypeAlias = tuple[KernelInfo, VariantInfo, ImageInfo]
+Key: TypeAlias = tuple[str, str]  # digest and symbol: variants may share an image
 FORMS = {form.kind: form for form in Form}
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Limits of the code on a page.
-
-    Attributes:
-        images: maximum number of images whose code is read; the tables list all images.
-        disassembled: maximum number of disassembled images. A disassembler takes 0.4 s for each,
-            mostly to start: two processes disassemble 16 images in 4 s.
-        bytes: maximum size of embedded code and sources.
-        lines: maximum number of lines of one image; the rest is cut off.
-    """
-
-    images: int = 200
-    disassembled: int = 16
-    bytes: int = 16 << 20
-    lines: int = 50_000
+# Images whose code is read; the tables list all images.
+MOST_IMAGES = 200
+# Images that are disassembled, unless the user chose some. A disassembler takes 0.4 s for each,
+# mostly to start: two processes disassemble 16 images in 4 s.
+MOST_DISASSEMBLED = 16
+MOST_BYTES = 16 << 20  # of embedded code and sources
+MOST_LINES = 50_000  # of one image; the rest is cut off
+FULL = "left out: the page has no more room"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +51,6 @@ class PageImage:
         held: blocks that a multiprocessor can hold, if known.
         code: name of the embedded listing, or empty for none.
         note: reason why there is no listing, or why it is incomplete.
-        warnings: reasons why the image is slow.
     """
 
     id: str
@@ -69,13 +60,22 @@ class PageImage:
     held: Occupancy | None
     code: str
     note: str
-    warnings: tuple[str, ...]
 
     @property
     def form(self) -> str:
         """Name of the image's textual form, or its kind if it has none."""
         kind = self.image.target.kind
         return FORMS[kind].value if kind in FORMS else kind.value
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons why the image is slow."""
+        spilled = spills(self.image.resources)
+        if not spilled:
+            return ()
+        return (
+            f"registers are spilled to local memory, {spilled} bytes a thread: smaller tiles or more registers help",
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,9 +103,52 @@ class Page:
     report: Report
     images: tuple[PageImage, ...]
     files: tuple[PageFile, ...]
-    embedded: dict[str, str]
+    embedded: Mapping[str, str]
     left_out: str
     tool: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Code:
+    """The code of one image, or a note why there is none; and the disassembler."""
+
+    listing: Listing | None = None
+    note: str = ""
+    tool: str = ""
+    missing: str = ""
+
+
+class _Texts:
+    """The embedded texts, up to a size."""
+
+    def __init__(self) -> None:
+        self.embedded: dict[str, str] = {}
+        self.files: dict[str, int] = {}  # numbers of the sources that listings name
+        self._size = 0
+
+    def add(self, name: str, value: object) -> str:
+        """Embed a value; return its name, or an empty text if the page is full."""
+        if self._size >= MOST_BYTES:
+            return ""
+        text = json.dumps(value, separators=(",", ":"))
+        packed = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+        self.embedded[name] = packed
+        self._size += len(packed)
+        return name
+
+    def packed(self, listing: Listing) -> dict[str, object]:
+        """Return a listing whose lines refer to places by number, because places repeat."""
+        numbers: dict[object, int] = {(): -1}
+        table: list[list[list[int]]] = []
+        at = []
+        for chain in listing.places[:MOST_LINES]:
+            if chain not in numbers:
+                numbers[chain] = len(table)
+                table.append(
+                    [[self.files.setdefault(file, len(self.files)), line] for file, line in chain]
+                )
+            at.append(numbers[chain])
+        return {"lines": listing.lines[:MOST_LINES], "at": at, "places": table}
 
 
 def make_page(
@@ -114,7 +157,7 @@ def make_page(
     search: ToolSearch,
     folder: Path,
     *,
-    limits: Limits = Limits(),
+    disassembled: int = MOST_DISASSEMBLED,
     workers: int = 1,
     on_image: Callable[[str], None] = lambda _: None,
 ) -> Page:
@@ -127,210 +170,129 @@ def make_page(
         report: report to show.
         search: places to search for the disassembler.
         folder: folder of the bundle's source files, if available.
-        limits: limits of the code on the page.
+        disassembled: maximum number of disassembled images.
         workers: number of concurrent disassemblers.
         on_image: function that receives the id of each image before its code is read.
 
     Raises:
         BundleError: an image is damaged.
     """
-    rows = list(_rows(report))
+    rows = [
+        (kernel, variant, image)
+        for kernel in report.info.kernels
+        for variant in kernel.variants
+        for image in variant.images
+    ]
+    chosen = _chosen(rows, disassembled)
+    codes: dict[Key, _Code] = {}
     with ThreadPoolExecutor(workers) as pool:
-        maker = _Maker(bundle, search, limits)
-        maker.start(rows, pool)
-        images = []
-        for kernel, variant, image in rows:
-            name = image_id(variant, image)
-            if maker.room:
-                on_image(name)
-            images.append(maker.image(name, kernel, variant, image))
-        pool.shutdown(cancel_futures=True)  # the page may be full before all images are read
-    files = maker.sources(folder)
+        futures = {
+            key: pool.submit(_read, bundle.image(image.digest), image, search)
+            for key, (_, image) in chosen.items()
+        }
+        for key, future in futures.items():
+            on_image(chosen[key][0])
+            codes[key] = future.result()
+    texts = _Texts()
+    shown = {key: _embedded(texts, f"code{n}", code) for n, (key, code) in enumerate(codes.items())}
+    images = [_page_image(row, shown) for row in rows]
+    left = sum(one.note.startswith("left out") for one in images)
+    reasons = list(dict.fromkeys(code.missing for code in codes.values() if code.missing))[:1]
+    if left:
+        reasons.append(
+            f"the code of {left} images is left out, {len(images) - left} have it: --select chooses whose it is"
+        )
     return Page(
         report=report,
         images=tuple(images),
-        files=files,
-        embedded=maker.embedded,
-        left_out=maker.left_out,
-        tool=maker.tool,
+        files=_sources(bundle, texts, folder),
+        embedded=texts.embedded,
+        left_out="; ".join(reasons),
+        tool=next((code.tool for code in codes.values() if code.tool), ""),
     )
 
 
-def _rows(report: Report) -> Iterator[Row]:
-    for kernel in report.info.kernels:
-        for variant in kernel.variants:
-            for image in variant.images:
-                yield kernel, variant, image
+def _chosen(rows: Sequence[Row], disassembled: int) -> dict[Key, tuple[str, ImageInfo]]:
+    """Return the images whose code is read, with their ids.
+
+    Cubins are the first of each kernel, then the second of each, and so on.
+    """
+    unique: dict[Key, tuple[str, ImageInfo]] = {}
+    cubins: list[tuple[int, int, Key]] = []
+    before: Counter[str] = Counter()
+    for kernel, variant, image in rows:
+        key = (image.digest, image.symbol)
+        if key not in unique and image.target.kind is TargetKind.CUBIN:
+            cubins.append((before[kernel.name], len(cubins), key))
+            before[kernel.name] += 1
+        unique.setdefault(key, (image_id(variant, image), image))
+    left_out = {key for _, _, key in sorted(cubins)[disassembled:]}
+    return {
+        key: unique[key] for key in [one for one in unique if one not in left_out][:MOST_IMAGES]
+    }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Code:
-    """The name of one image's listing, or a note why there is none."""
-
-    code: str = ""
-    note: str = ""
-
-
-class _Maker:
-    """Reader of code and sources until the page is full."""
-
-    def __init__(self, bundle: Images, search: ToolSearch, limits: Limits) -> None:
-        self._bundle = bundle
-        self._search = search
-        self._limits = limits
-        self._files: dict[str, int] = {}
-        self._read: dict[tuple[str, str], _Code] = {}
-        self._size = 0
-        self._left = 0
-        self._texts: dict[tuple[str, str], Future[tuple[str, str]]] = {}
-        self._missing = ""
-        self.embedded: dict[str, str] = {}
-        self.tool = ""
-
-    def start(self, rows: Sequence[Row], pool: Executor) -> None:
-        """Start to disassemble, with one process per image.
-
-        The order is the first image of each kernel, then the second of each, and so on.
-        """
-        unique = {
-            (image.digest, image.symbol): (kernel.name, image)
-            for kernel, _, image in rows
-            if image.target.kind is TargetKind.CUBIN
-        }
-        before: Counter[str] = Counter()
-        order = {}
-        for key, (kernel, _) in unique.items():
-            order[key] = before[kernel]
-            before[kernel] += 1
-        most = min(self._limits.disassembled, self._limits.images)
-        for key in sorted(unique, key=order.__getitem__)[:most]:
-            image = unique[key][1]
-            data = self._bundle.image(image.digest)
-            self._texts[key] = pool.submit(
-                machine_code, data, image.symbol, self._search, places=True
-            )
-
-    @property
-    def room(self) -> bool:
-        """Whether the code of another image fits."""
-        return len(self._read) < self._limits.images and self._size < self._limits.bytes
-
-    @property
-    def left_out(self) -> str:
-        """Reason why code is missing; empty if none is."""
-        reasons = [self._missing] if self._missing else []
-        if self._left:
-            kept = len(self._read)
-            reasons.append(
-                f"the code of {self._left} images is left out, {kept} have it: --select chooses whose it is"
-            )
-        return "; ".join(reasons)
-
-    def image(
-        self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo
-    ) -> PageImage:
-        """Return an image with its code."""
-        code = self._code(name, image)
-        spilled = spills(image.resources)
-        warnings: tuple[str, ...] = ()
-        if spilled:
-            warnings = (
-                f"registers are spilled to local memory, {spilled} bytes a thread: smaller tiles or more registers help",
-            )
-        return PageImage(
-            id=name,
-            kernel=kernel,
-            variant=variant,
-            image=image,
-            held=residency(kernel, variant, image),
-            code=code.code,
-            note=code.note,
-            warnings=warnings,
-        )
-
-    def sources(self, folder: Path) -> tuple[PageFile, ...]:
-        """Return the sources of the listings.
-
-        Unchanged sources of the bundle are embedded.
-        """
-        digests = dict(self._bundle.info.sources)
-        files: list[PageFile] = []
-        for name in self._files:
-            lines = source_lines(folder / name, digests[name]) if name in digests else []
-            note = "" if lines else _why_no_source(name, known=name in digests)
-            code = f"file{len(files)}" if lines and self._size < self._limits.bytes else ""
-            if code:
-                self._embed(code, {"lines": lines})
-            elif lines:
-                note = "left out: the page has no more room"
-            files.append(PageFile(name=name, code=code, note=note))
-        return tuple(files)
-
-    def _code(self, name: str, image: ImageInfo) -> _Code:
-        key = (image.digest, image.symbol)  # variants may share an image
-        if key not in self._read:
-            if not self.room:
-                self._left += 1
-                return _Code(note="left out: the page has no more room")
-            if image.target.kind is TargetKind.CUBIN and key not in self._texts:
-                self._left += 1
-                return _Code(note=f"not disassembled: --html with --select '{name}' does so")
-            try:
-                self._read[key] = self._take(name, image)
-            except ToolchainError as exc:
-                self._missing = self._missing or f"machine code is missing: {in_short(exc)}"
-                self._read[key] = _Code(note=f"{in_short(exc)}{f' ({exc.fix})' if exc.fix else ''}")
-            except NotTextError as exc:
-                self._read[key] = _Code(note=exc.what)
-            except TileIRError as exc:
-                self._read[key] = _Code(note=f"this Tile IR cannot be read: {exc.what}")
-        return self._read[key]
-
-    def _take(self, name: str, image: ImageInfo) -> _Code:
-        data = self._bundle.image(image.digest)
+def _read(data: bytes, image: ImageInfo, search: ToolSearch) -> _Code:
+    """Return the code of an image, line by line."""
+    try:
         match image.target.kind:
             case TargetKind.CUBIN:
-                tool, text = self._texts.pop((image.digest, image.symbol)).result()
-                self.tool = tool.strip()
-                listing = sass_listing(text)
+                tool, text = machine_code(data, image.symbol, search, places=True)
+                return _Code(listing=sass_listing(text), tool=tool.strip())
             case TargetKind.PTX:
-                listing = ptx_listing(ptx_text(data, image.symbol, name))
-            case TargetKind.LTOIR:
-                return _Code(
-                    note="LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
-                )
+                return _Code(listing=ptx_listing(ptx_text(data, image.symbol)))
             case TargetKind.TILEIR:
-                listing = tileir_listing(read_module(data))
-        code, most = f"code{len(self._read)}", self._limits.lines
-        self._embed(code, self._packed(listing))
-        cut = len(listing.lines) - most
-        return _Code(
-            code=code,
-            note=f"the last {cut} of {len(listing.lines)} lines are left out" if cut > 0 else "",
-        )
-
-    def _packed(self, listing: Listing) -> dict[str, object]:
-        """Return a listing whose lines refer to places by number, because places repeat."""
-        numbers: dict[object, int] = {(): -1}
-        table: list[list[list[int]]] = []
-        at = []
-        most = self._limits.lines
-        for chain in listing.places[:most]:
-            if chain not in numbers:
-                numbers[chain] = len(table)
-                table.append(
-                    [[self._files.setdefault(file, len(self._files)), line] for file, line in chain]
-                )
-            at.append(numbers[chain])
-        return {"lines": listing.lines[:most], "at": at, "places": table}
-
-    def _embed(self, name: str, value: object) -> None:
-        text = json.dumps(value, separators=(",", ":"))
-        self.embedded[name] = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
-        self._size += len(self.embedded[name])
+                return _Code(listing=tileir_listing(read_module(data)))
+            case TargetKind.LTOIR:
+                note = "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
+                return _Code(note=note)
+    except ToolchainError as exc:
+        note = f"{in_short(exc)}{f' ({exc.fix})' if exc.fix else ''}"
+        return _Code(note=note, missing=f"machine code is missing: {in_short(exc)}")
+    except TileIRError as exc:
+        return _Code(note=f"this Tile IR cannot be read: {exc.what}")
 
 
-def _why_no_source(name: str, *, known: bool) -> str:
-    if not known:
-        return "its text is not at hand: only sources of a bundle are, in the project that it was built from"
-    return f"{name} is not here, or has changed since this was built: inspect from the directory of the project"
+def _embedded(texts: _Texts, name: str, code: _Code) -> tuple[str, str]:
+    """Embed the code of an image; return its name (empty for none) and a note."""
+    if code.listing is None:
+        return "", code.note
+    cut = len(code.listing.lines) - MOST_LINES
+    note = f"the last {cut} of {len(code.listing.lines)} lines are left out" if cut > 0 else ""
+    added = texts.add(name, texts.packed(code.listing))
+    return added, note if added else FULL
+
+
+def _page_image(row: Row, shown: Mapping[Key, tuple[str, str]]) -> PageImage:
+    kernel, variant, image = row
+    name = image_id(variant, image)
+    code, note = shown.get(
+        (image.digest, image.symbol), ("", f"left out: --html with --select '{name}' shows it")
+    )
+    return PageImage(
+        id=name,
+        kernel=kernel,
+        variant=variant,
+        image=image,
+        held=residency(kernel, variant, image),
+        code=code,
+        note=note,
+    )
+
+
+def _sources(bundle: Images, texts: _Texts, folder: Path) -> tuple[PageFile, ...]:
+    """Return the sources of the listings, with the text of the bundle's unchanged sources."""
+    digests = dict(bundle.info.sources)
+    files: list[PageFile] = []
+    for name in texts.files:
+        code, note = "", ""
+        lines = source_lines(folder / name, digests[name]) if name in digests else []
+        if lines:
+            code = texts.add(f"file{len(files)}", {"lines": lines})
+            note = "" if code else FULL
+        elif name in digests:
+            note = f"{name} is not here, or has changed since this was built: inspect from the directory of the project"
+        else:
+            note = "its text is not at hand: only sources of a bundle are, in the project that it was built from"
+        files.append(PageFile(name=name, code=code, note=note))
+    return tuple(files)

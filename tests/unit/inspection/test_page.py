@@ -16,6 +16,7 @@ import pytest
 
 from tests.page_samples import HOSTILE, SOURCE, nvdisasm, page, sample
 from tilec.cli.tables import bytes_text
+from tilec.inspection import page as inspected
 from tilec.inspection.html import page_json, render
 from tilec.inspection.page import Page
 from tilec_runtime.model.arch import Target
@@ -71,20 +72,22 @@ def test_files_that_only_line_tables_name_are_never_read(tmp_path: Path) -> None
     assert [(file.name, file.code) for file in found.files][1] == ("lib.cuh", "")
 
 
-def test_large_bundles_have_limits_that_are_told(tmp_path: Path) -> None:
+def test_large_bundles_have_limits_that_are_told(tmp_path: Path, monkeypatch) -> None:
     bundle, search = sample(tmp_path, kernels=("a", "b", "c")), nvdisasm(tmp_path)
-    found = page(bundle, search, tmp_path, images=3)
+    monkeypatch.setattr(inspected, "MOST_IMAGES", 3)
+    found = page(bundle, search, tmp_path)
     assert [bool(one.code) for one in found.images] == [True, True, True, False, False, False]
     assert (
         found.left_out
         == "the code of 3 images is left out, 3 have it: --select chooses whose it is"
     )
-    assert found.images[-1].note == "left out: the page has no more room"
+    assert found.images[-1].note == "left out: --html with --select 'c-compute_80' shows it"
     runs = (tmp_path / "cuda" / "calls").read_text().count("image.cubin")
-    assert runs <= 3, "each is disassembled once"
-    small = page(bundle, search, tmp_path, bytes=10)
+    assert runs == 2, "each is disassembled once"
+    monkeypatch.setattr(inspected, "MOST_BYTES", 10)
+    small = page(bundle, search, tmp_path)
     assert [bool(one.code) for one in small.images] == [True, False, False, False, False, False]
-    assert small.files[0].note == "left out: the page has no more room"
+    assert small.files[0].note == small.images[1].note == "left out: the page has no more room"
 
 
 VOID = {"meta", "link", "input"}
