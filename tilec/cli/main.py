@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
+from click.shell_completion import shell_complete
 
 import tilec
 from tilec.cli.app import App, StoppedError, add_global_options, examples, global_options
@@ -80,33 +80,10 @@ class LazyGroup(click.Group):
         ctx.ensure_object(App).command = name
         return super().resolve_command(ctx, args)
 
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Parse the command line; `--help` prints here."""
-        with _closed_pipes():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
-        with _closed_pipes():
-            return super().invoke(ctx)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the table of commands from `COMMANDS`."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-
-
-@contextlib.contextmanager
-def _closed_pipes() -> Iterator[None]:
-    """End quietly if the reader of the output has closed it.
-
-    click would report a failure.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        _drop_output()
-        raise click.exceptions.Exit(PIPE_CLOSED) from None
 
 
 cli = LazyGroup(
@@ -174,7 +151,11 @@ def run(
     app: App | None = None
     try:
         app = App(settings=read_settings(environ, cwd))
-        code = cli.main(list(args), prog_name="tilec", standalone_mode=False, obj=app)
+        if instruction := os.environ.get(COMPLETING):
+            return shell_complete(cli, {"obj": app}, "tilec", COMPLETING, instruction)
+        # Not `cli.main`, which takes a closed pipe for a failure.
+        with cli.make_context("tilec", list(args), obj=app) as context:
+            code = cli.invoke(context)
         sys.stdout.flush()
     except BaseException as exc:  # noqa: BLE001
         try:
@@ -196,6 +177,9 @@ def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
     if isinstance(exc, BrokenPipeError):
         _drop_output()
         return PIPE_CLOSED
+    if isinstance(exc, click.exceptions.NoArgsIsHelpError):
+        echo(exc.format_message(), err=True)
+        return exc.exit_code
     from tilec.cli import failures
 
     # `app.json` is not set if click fails at an option before --json.

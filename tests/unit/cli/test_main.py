@@ -62,6 +62,13 @@ def test_usage_errors(cli, args: tuple[str, ...], message: str) -> None:
     assert (done.code, done.out, done.err) == (2, "", message)
 
 
+@pytest.mark.parametrize("args", [(), ("cache",)])
+def test_a_group_alone_shows_its_help(cli, args: tuple[str, ...]) -> None:
+    done = cli(*args)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == cli(*args, "--help").out
+
+
 @pytest.mark.parametrize(
     ("exc", "code", "first"),
     [
