@@ -5,7 +5,6 @@ They check kind, dtype, rank, device, layout, writability, aliasing and requirem
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.keys import CallFacts, is_cut, traced
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
-from tilec_runtime.model.expr import Expr, parse
+from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param, ParamKind
 
@@ -344,7 +343,7 @@ class Call:
                 continue
             if not self.evaluate(condition):
                 raise RequirementError(
-                    f"{name}: requires {condition.text}: {_sides(condition.text, self.env)}",
+                    f"{name}: requires {condition.text}: {_sides(condition, self.env)}",
                     kernel=name,
                 )
 
@@ -409,37 +408,10 @@ def _extent(facts: TensorFacts) -> str:
     return f"shape {facts.shape}, strides {facts.stride} at {facts.ptr:#x}"
 
 
-def _sides(text: str, env: Mapping[str, Any]) -> str:
+def _sides(condition: Expr, env: Mapping[str, Any]) -> str:
     """Return both sides of a comparison that fails, or the values of its names."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        return "it does not hold"
-    while isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-        node = next((part for part in node.values if not _value(part, env)), node.values[0])
-    prefix = "" if ast.unparse(node) == text.strip() else f"in {ast.unparse(node)}, "
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return f"{prefix}left-hand side is {_value(node.left, env)!r}, right-hand side is {_value(node.comparators[0], env)!r}"
-    values = [
-        f"{name}{'.' if attr else ''}{attr} is {_use(env, name, attr)!r}"
-        for name, attr in sorted(parse(ast.unparse(node)).uses)
-    ]
-    return prefix + ", ".join(values) if values else f"{prefix}it never holds"
-
-
-def _value(node: ast.expr, env: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
-            return _use(env, name, attribute)
-        case ast.Constant():
-            return node.value
-        case ast.Subscript(value=whole, slice=ast.Slice(lower=first, upper=last)):
-            ends = (None if end is None else _value(end, env) for end in (first, last))
-            return _value(whole, env)[slice(*ends)]
-        case ast.Tuple():
-            return tuple(_value(part, env) for part in node.elts)
-    return parse(ast.unparse(node)).evaluate(env)
-
-
-def _use(env: Mapping[str, Any], name: str, attribute: str) -> Any:
-    return getattr(env[name], attribute) if attribute else env[name]
+    if len(condition.sides) == 2:
+        left, right = (run(env) for run in condition.sides)
+        return f"left-hand side is {left!r}, right-hand side is {right!r}"
+    values = [f"{text} is {value!r}" for text, value in condition.values(env).items()]
+    return ", ".join(values) or "it never holds"

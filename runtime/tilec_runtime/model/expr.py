@@ -12,7 +12,7 @@ from typing import Any
 
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
-from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run
+from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run, Symbol
 from tilec_runtime.model.expr_tree import column_of, parse_tree
 
 # The function that passes a tensor as a tensor descriptor, allowed in `args`.
@@ -36,9 +36,10 @@ class Expr:
             index, such as `("x", "shape", -1)`.
         kind: kind of its value: `number`, `truth`, `text`, or `any` for a bare name.
         run: computes the value; `evaluate` also turns faults into errors.
+        sides: if it is a comparison, these compute what it compares; empty for others.
     """
 
-    __slots__ = ("extents", "kind", "names", "run", "text", "uses")
+    __slots__ = ("extents", "kind", "names", "run", "sides", "text", "uses")
 
     # Not a value class: fields excluded from comparison would import `dataclasses` and `inspect`.
     def __init__(
@@ -49,6 +50,7 @@ class Expr:
         extents: frozenset[tuple[str, str, int]],
         kind: str,
         run: Run,
+        sides: tuple[Run, ...] = (),
     ) -> None:
         """Use `parse`."""
         self.text = text
@@ -57,6 +59,7 @@ class Expr:
         self.extents = extents
         self.kind = kind
         self.run = run
+        self.sides = sides
 
     def __eq__(self, other: object) -> bool:
         """Compare by text."""
@@ -85,24 +88,29 @@ class Expr:
             value = self.run(env)
         except FaultError as fault:
             raise ExpressionError(
-                f"{fault} in {self.text!r}{self._values(env)}", text=self.text, column=fault.column
+                f"{fault} in {self.text!r}{self._with(env)}", text=self.text, column=fault.column
             ) from None
         if value.__class__ is int and not -INT_BOUND < value < INT_BOUND:
             raise ExpressionError(
-                f"the value of {self.text!r} is beyond 64 bits{self._values(env)}",
+                f"the value of {self.text!r} is beyond 64 bits{self._with(env)}",
                 text=self.text,
                 column=1,
             )
         return value  # type: ignore[no-any-return]
 
-    def _values(self, env: Mapping[str, Any]) -> str:
-        shown = []
+    def values(self, env: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that it reads, by their text in the expression, for messages."""
+        values = {}
         for name, attribute in sorted(self.uses):
             if name in env:
                 value = getattr(env[name], attribute, None) if attribute else env[name]
-                if isinstance(value, int | float | str | tuple | list):
-                    shown.append(f"{name}{'.' if attribute else ''}{attribute} = {value!r}")
-        return f" with {', '.join(shown)}" if shown else ""
+                if isinstance(value, int | float | str | tuple | list | Symbol):
+                    values[f"{name}{'.' if attribute else ''}{attribute}"] = value
+        return values
+
+    def _with(self, env: Mapping[str, Any]) -> str:
+        shown = ", ".join(f"{text} = {value!r}" for text, value in self.values(env).items())
+        return f" with {shown}" if shown else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the text, since closures cannot be pickled."""
@@ -206,4 +214,5 @@ def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -
         frozenset(builder.extents),
         kind,
         run,
+        builder.sides if isinstance(node, ast.Compare) else (),
     )

@@ -70,6 +70,7 @@ class Builder:
         self.names: set[str] = set()
         self.uses: set[tuple[str, str]] = set()
         self.extents: set[tuple[str, str, int]] = set()
+        self.sides: tuple[Run, ...] = ()  # of the comparison built last, the outermost one
         self.nodes = 0
 
     def error(self, node: ast.expr, message: str) -> ExpressionError:
@@ -347,6 +348,7 @@ class Builder:
                 (_COMPARE[type(op)], equality, parts[index + 1][1], column_of(right, self.text))
             )
         first = parts[0][1]
+        self.sides = tuple(part[1] for part in parts)
 
         def run(env: Env) -> bool:
             left = first(env)
