@@ -18,7 +18,7 @@ from tilec_runtime.launch.select import (
     settle_axes,
 )
 from tilec_runtime.model.kernel import AxisValue
-from tilec_runtime.model.table import Lookup, Point, look_up, same_point
+from tilec_runtime.model.table import Point, look_up, same_point
 
 
 def settle_in_turn(call: Call, origins: dict[str, str], device: DeviceInfo) -> Settled:
@@ -59,14 +59,14 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
     contract, settled = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:
-        entry = _look_up(call, device)
-        if entry.entry is None:
-            reasons.append(entry.reason)
-        elif not contract.matching(dict(entry.entry.point)):
-            reasons.append(f"{entry.reason}; the bundle has no variant there")
+        tuned, why = _look_up(call, device)
+        if tuned is None:
+            reasons.append(why)
+        elif not contract.matching(dict(tuned)):
+            reasons.append(f"{why}; the bundle has no variant there")
         else:
-            seen.append(_ordered(contract, dict(entry.entry.point)))
-            yield seen[0], "the tuning table's", entry.reason
+            seen.append(_ordered(contract, dict(tuned)))
+            yield seen[0], "the tuning table's", why
     for point, origin, why in _by_rule(call, settled, reasons):
         if point not in seen:
             seen.append(point)
@@ -133,7 +133,7 @@ def _by_rule(
             yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
-def _look_up(call: Call, device: DeviceInfo) -> Lookup:
+def _look_up(call: Call, device: DeviceInfo) -> tuple[Point | None, str]:
     contract, settled = call.contract, call.axes
     table = contract.table
     assert table is not None
@@ -143,18 +143,10 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
         try:
             value: Any = call.evaluate(size)
         except RequirementError as error:
-            return Lookup(entry=None, reason=f"{table.source} cannot say: {error.what}")
-        try:
-            sizes.append(value if isinstance(value, TracedInt) else int(value))
-        except (
-            TypeError,
-            ValueError,
-            OverflowError,
-        ):  # an infinity, a dtype: fall back rather than refuse the launch for the table's sake
-            return Lookup(
-                entry=None,
-                reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything",
-            )
+            return None, f"{table.source} cannot say: {error.what}"
+        if not isinstance(value, int | TracedInt):  # fall back, rather than refuse the launch
+            return None, f"{table.source} cannot say: {size.text} is {value!r}, no whole number"
+        sizes.append(value)
     return look_up(
         table,
         device=device.name,

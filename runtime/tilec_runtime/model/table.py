@@ -63,14 +63,6 @@ class TableDevice:
     entries: tuple[TableEntry, ...]
 
 
-@value_class(frozen=True, kw_only=True)
-class Lookup:
-    """The result of a look-up: the entry, or None on a miss, and the reason."""
-
-    entry: TableEntry | None
-    reason: str
-
-
 def look_up(
     table: TuningTable,
     *,
@@ -79,8 +71,8 @@ def look_up(
     multiprocessors: int,
     sizes: Sequence[int],
     fits: Callable[[Point], bool],
-) -> Lookup:
-    """Return the entry of a table for a device and sizes.
+) -> tuple[Point | None, str]:
+    """Return the point of a table for a device and sizes, or None, and the reason.
 
     The tuned device of the same name goes first, then devices of the same architecture, the nearest
     number of multiprocessors first. The first device with a fitting entry is used.
@@ -100,9 +92,9 @@ def look_up(
     near = nearest(table, device, cc, multiprocessors)
     if not near:
         known = ", ".join(tuned.name for tuned in table.devices) or "no device"
-        return Lookup(
-            entry=None,
-            reason=f"{table.source} speaks of {known}, none of which is {device} or of its architecture",
+        return (
+            None,
+            f"{table.source} speaks of {known}, none of which is {device} or of its architecture",
         )
     inside = False
     for tuned in near:
@@ -121,19 +113,13 @@ def look_up(
                 )
                 or "any sizes"
             )
-            return Lookup(
-                entry=entry,
-                reason=f"{table.source} has it for {ranges} on {_kin(tuned, device, multiprocessors)}",
-            )
+            kin = _kin(tuned, device, multiprocessors)
+            return entry.point, f"{table.source} has it for {ranges} on {kin}"
     if inside:
-        return Lookup(
-            entry=None,
-            reason=f"{table.source} has entries for {shown}, for other dtypes or axes than those of this call",
-        )
-    return Lookup(
-        entry=None,
-        reason=f"{table.source} has no entry for {shown} on {', '.join(tuned.name for tuned in near)}",
-    )
+        why = f"entries for {shown}, for other dtypes or axes than those of this call"
+    else:
+        why = f"no entry for {shown} on {', '.join(tuned.name for tuned in near)}"
+    return None, f"{table.source} has {why}"
 
 
 def nearest(

@@ -9,7 +9,6 @@ from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.table import (
-    Lookup,
     Point,
     TableDevice,
     TableEntry,
@@ -41,7 +40,9 @@ TABLE = TuningTable(
 )
 
 
-def look(device: str, cc: tuple[int, int], count: int, size: int, **axes: str | int) -> Lookup:
+def look(
+    device: str, cc: tuple[int, int], count: int, size: int, **axes: str | int
+) -> tuple[Point | None, str]:
     def fits(point: Point) -> bool:
         return same_point(point, axes)
 
@@ -92,19 +93,19 @@ def look(device: str, cc: tuple[int, int], count: int, size: int, **axes: str | 
 def test_entry_of_a_device_and_size(
     device: str, cc: tuple[int, int], count: int, size: int, taken: int | None, reason: str
 ) -> None:
-    found = look(device, cc, count, size, T="f16")
-    assert (dict(found.entry.point)["BM"] if found.entry else None) == taken
-    assert reason in found.reason
+    point, why = look(device, cc, count, size, T="f16")
+    assert (dict(point)["BM"] if point else None) == taken
+    assert reason in why
 
 
 def test_entries_of_other_dtypes_or_axes_are_passed_over() -> None:
-    assert look("H200", (9, 0), 132, 1024, T="f32").entry is None
-    found = look("H200", (9, 0), 132, 1024, T="f16", BM=32)  # the next device has it
-    assert found.entry is not None
-    assert "H100 PCIe" in found.reason
-    none = look("H200", (9, 0), 132, 1024, T="f16", BM=99)
-    assert none.entry is None
-    assert "for other dtypes or axes than those of this call" in none.reason
+    assert look("H200", (9, 0), 132, 1024, T="f32")[0] is None
+    point, why = look("H200", (9, 0), 132, 1024, T="f16", BM=32)  # the next device has it
+    assert point is not None
+    assert "H100 PCIe" in why
+    point, why = look("H200", (9, 0), 132, 1024, T="f16", BM=99)
+    assert point is None
+    assert "for other dtypes or axes than those of this call" in why
 
 
 def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:

@@ -196,7 +196,7 @@ def test_sizes_that_are_no_numbers_leave_it_to_the_default(
     assert taken(info, z, x, y, alpha) == "add-a16"
     why = loaded(info)[0].add.explain(z, x, y, alpha)
     assert why.reasons == (
-        f"t.json cannot say: {size} is {shown}, and no number of anything",
+        f"t.json cannot say: {size} is {shown}, no whole number",
         "so the default is tried: the only point",
     )
 
