@@ -13,9 +13,8 @@ import numpy as np
 from tests.runtime_samples import PTR, SCALAR, STRUCT, TENSOR, Array, image, kernel, slot
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime.launch.images import ImageStore
+from tilec_runtime.launch.images import ImageStore, Site
 from tilec_runtime.launch.launcher import Launcher
-from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety

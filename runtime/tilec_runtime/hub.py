@@ -16,9 +16,8 @@ from typing import Any
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 from tilec_runtime.errors import ArgumentError, InternalError
-from tilec_runtime.launch.images import store_of
+from tilec_runtime.launch.images import Site, store_of
 from tilec_runtime.launch.launcher import Launcher
-from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.tensors.facts import is_torch

@@ -14,10 +14,9 @@ from tests.runtime_samples import bundle_of
 from tilec_runtime import Module, load
 from tilec_runtime.device.devices import process_driver
 from tilec_runtime.errors import MissingError, NoImageError
-from tilec_runtime.launch.images import ImageStore
+from tilec_runtime.launch.images import ImageStore, Site
 from tilec_runtime.launch.jit import Jit
 from tilec_runtime.launch.jit_cache import JitCache
-from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.jit import JitBy, JitFallback
 

@@ -6,7 +6,7 @@ They check kind, dtype, rank, device, layout, writability, aliasing and requirem
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec_runtime.device.layout import (
     ON_ANY,
@@ -18,7 +18,7 @@ from tilec_runtime.device.layout import (
     overlaps_itself,
 )
 from tilec_runtime.device.scalars import is_number, numpy_dtype, refusal, shown
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam_types import GridWish
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
@@ -30,15 +30,13 @@ from tilec_runtime.errors import (
     RequirementError,
 )
 from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.images import Site
 from tilec_runtime.launch.keys import CallFacts, is_cut, traced
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param, ParamKind
-
-if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceDriver
 
 Values = tuple[Any, ...]
 
@@ -52,13 +50,13 @@ class Call:
     __slots__ = (
         "axes",
         "contract",
-        "device",
-        "driver",
         "env",
         "facts",
+        "grid",
         "numbers",
+        "pinned",
+        "site",
         "tensors",
-        "trace",
         "values",
     )
 
@@ -66,37 +64,37 @@ class Call:
         self,
         contract: Contract,
         values: Values,
-        axes: dict[str, AxisValue],
-        driver: DeviceDriver,
-        device: DeviceInfo,
+        site: Site,
+        pinned: Mapping[str, AxisValue],
         facts: CallFacts,
-        trace: Trace | None = None,
+        grid: tuple[GridWish, ...] = (),
     ) -> None:
         """Begin with the facts of a call.
 
         Args:
             contract: the kernel's launch contract.
             values: all arguments in order.
-            axes: the axes that are settled already.
-            driver: the driver of the launch.
-            device: the device of the launch.
+            site: the bundle, device and driver.
+            pinned: the axes that the caller chose.
             facts: the facts of the call.
-            trace: records the program of the call's plan; None to make no plan.
+            grid: the caller's wishes for the grid.
         """
         self.contract = contract
         self.values = values
-        self.axes = axes
-        self.driver = driver
-        self.device = device
+        self.site = site
+        self.pinned = pinned
         self.facts = facts
-        self.trace = trace
+        self.grid = grid
+        self.axes = dict(pinned)
         self.numbers: dict[str, int] = {}
         names = (contract.params[index].name for index in contract.tensors)
         given = zip(names, facts.tensors, strict=True)
         self.tensors = {name: read for name, read in given if read is not None}
-        if trace is not None:
-            self.tensors, self.numbers = traced(contract, values, facts, trace)
         self.env: dict[str, Any] = {}
+
+    def record(self, trace: Trace) -> None:
+        """Let a trace record the program of the call's plan."""
+        self.tensors, self.numbers = traced(self.contract, self.values, self.facts, trace)
 
     def check_signature(self) -> None:
         """Check kinds, dtypes, ranks, devices, layouts, writability, aliasing, in this order.
@@ -143,7 +141,7 @@ class Call:
         """Let expressions read the arguments and the axes that are settled."""
         arguments = zip(self.contract.params, self.values, strict=True)
         given = {param.name: self.tensors.get(param.name, value) for param, value in arguments}
-        self.env = {**self.device.facts, **given, **self.numbers, **self.axes}
+        self.env = {**self.site.device.facts, **given, **self.numbers, **self.axes}
 
     def check_kinds(self) -> None:
         """Check the kinds of the arguments that are not tensors."""
@@ -224,7 +222,7 @@ class Call:
 
     def check_places(self) -> None:
         """Check that every tensor is on the kernel's device and, unless empty, has memory."""
-        device = self.device
+        device = self.site.device
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
                 if not facts.sound and not facts.ptr:

@@ -1,21 +1,35 @@
-"""Loaded images. The first launch of an image on a device loads it, in any thread."""
+"""A loaded bundle and its images.
+
+The first launch of an image on a device loads it, in any thread.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilec_runtime.device.seam_types import FunctionFacts, FunctionHandle, ModuleHandle
+from tilec_runtime.bundle.choose import Candidate, DeviceFacts
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.seam_types import (
+    DeviceInfo,
+    FunctionFacts,
+    FunctionHandle,
+    ModuleHandle,
+)
 from tilec_runtime.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec_runtime.forks import ForkLock
+from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.jit import JitBy
+from tilec_runtime.model.jit import JitBy, JitFallback
+from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.launch.jit import Jit
 
 T = TypeVar("T")
 
@@ -126,3 +140,61 @@ def store_of(driver: DeviceDriver) -> ImageStore:
     """
     with _STORES_LOCK:
         return _STORES.setdefault(driver, ImageStore())
+
+
+@value_class(frozen=True, kw_only=True)
+class Site:
+    """A bundle loaded on one device through one driver, with the images loaded there.
+
+    Attributes:
+        asked: the caller's or the environment's policy for compiling at load; None leaves it to the
+            bundle.
+        jit: returns the compiler.
+        missing: the machine code that is not installed, as in `DeviceFacts`.
+    """
+
+    bundle: Bundle
+    device: DeviceInfo
+    driver: DeviceDriver
+    store: ImageStore
+    asked: JitFallback | None
+    jit: Callable[[], Jit]
+    missing: tuple[tuple[Version, str], ...] = ()
+
+    def facts(self, kernel: KernelInfo) -> DeviceFacts:
+        """Return the device's facts for the choice of a kernel's image."""
+        device, jit = self.device, self.asked or kernel.jit
+        return DeviceFacts(
+            cc=device.cc,
+            driver=device.driver,
+            name=device.name,
+            interprets=device.interprets,
+            jit=jit,
+            missing=self.missing,
+        )
+
+    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:
+        """Return the entry point of an image; its first use compiles and loads it.
+
+        Raises:
+            BundleError: the bytes of the image are damaged.
+            CompileError, MissingError: the image cannot be compiled.
+            KernelCacheError: the driver refuses the image.
+            TileIRError: the cpu device cannot read the image.
+        """
+        digest = taken.image.digest
+
+        def original() -> bytes:
+            return self.bundle.image(digest)
+
+        if taken.jit is None:
+            return self.store.function(
+                self.driver, self.device.ordinal, taken.image, kernel.name, original
+            )
+        jit = self.jit()
+        code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
+        loaded = self.store.function(
+            self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit
+        )
+        jit.note(taken, variant)
+        return loaded

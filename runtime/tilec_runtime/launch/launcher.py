@@ -12,12 +12,14 @@ from tilec_runtime.device.scalars import MISFITS, is_number
 from tilec_runtime.device.seam_types import GridWish
 from tilec_runtime.errors import ArgumentError
 from tilec_runtime.launch.binding import bind, check_axes, given_axes
+from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.images import Site
 from tilec_runtime.launch.keys import CallFacts, facts_of
 from tilec_runtime.launch.native import LauncherBase, table_of
 from tilec_runtime.launch.packing import ArgumentBlock
 from tilec_runtime.launch.plans import MOST_PLANS, LaunchPlan, Plans
-from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
+from tilec_runtime.launch.prepare import Explanation, explain, prepare
 from tilec_runtime.launch.select import for_device, narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.tensors.facts import is_foreign, is_leased
@@ -289,12 +291,17 @@ class Launcher(Uncopied, LauncherBase):
         driver, ordinal = self.site.driver, self.site.device.ordinal
         # The first launch loads the image, which a capture in any thread may forbid.
         with driver.outside_captures(ordinal):
-            plan = prepare(self.contract, values, self.pinned, self.site, facts, self._grid)
+            plan = prepare(self.call_of(values, facts))
         driver.adopt(ordinal)
         self.plans.add(facts, plan)
         outputs = plan.outputs(facts.slots)
         assert outputs is not None  # a plan applies to its own call
         return plan, outputs
+
+    def call_of(self, values: tuple[Any, ...], facts: CallFacts | None = None) -> Call:
+        """Return a call to be checked."""
+        facts = facts or facts_of(self.contract, values, self.site.driver)
+        return Call(self.contract, values, self.site, self.pinned, facts, self._grid)
 
     def _packed(
         self, plan: LaunchPlan, outputs: list[int], facts: CallFacts, values: tuple[Any, ...]
@@ -310,7 +317,7 @@ class Launcher(Uncopied, LauncherBase):
         except MISFITS as error:
             name = self.info.name
             # Raises first if the number does not fit its parameter either: a better message.
-            prepare(self.contract, values, self.pinned, self.site, facts, self._grid)
+            prepare(self.call_of(values, facts))
             message = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
             raise ArgumentError(
@@ -388,7 +395,7 @@ class Launcher(Uncopied, LauncherBase):
             LaunchError: the call would be refused.
         """
         launcher, values = self._bound(args, kwargs)
-        return explain(launcher.contract, values, launcher.pinned, self.site, self._grid)
+        return explain(launcher.call_of(values))
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
         """Count the blocks and clusters of a launch that the device holds at once.
@@ -404,7 +411,7 @@ class Launcher(Uncopied, LauncherBase):
         from tilec_runtime.launch.occupancy import residency  # no launch needs it
 
         launcher, values = self._bound(args, kwargs)
-        return residency(launcher.contract, values, launcher.pinned, self.site, self._grid)
+        return residency(launcher.call_of(values))
 
     def step(
         self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
@@ -428,7 +435,7 @@ class Launcher(Uncopied, LauncherBase):
 
         launcher, values = self._bound(args, kwargs)
         self._check_leases(values)
-        return step_launch(launcher.contract, values, launcher.pinned, self.site, block)
+        return step_launch(launcher.call_of(values), block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
         """Return the launcher with these axes pinned too."""

@@ -13,9 +13,8 @@ from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.forks import Once
-from tilec_runtime.launch.images import store_of
+from tilec_runtime.launch.images import Site, store_of
 from tilec_runtime.launch.launcher import Launcher
-from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.kernel import BundleInfo
 from tilec_runtime.values import Uncopied
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import require_image
 from tilec_runtime.device.seam import LaunchShape
-from tilec_runtime.device.seam_types import DeviceInfo, GridWish, dim3
-from tilec_runtime.launch.contract import Contract
+from tilec_runtime.device.seam_types import DeviceInfo, dim3
+from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.images import LoadedFunction
 from tilec_runtime.launch.limits import (
     admit,
@@ -17,9 +17,8 @@ from tilec_runtime.launch.limits import (
     is_tile,
     resident_blocks,
 )
-from tilec_runtime.launch.prepare import Site, explain
+from tilec_runtime.launch.prepare import explain
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import AxisValue
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
@@ -51,13 +50,7 @@ class Residency:
     max_active_clusters: int
 
 
-def residency(
-    contract: Contract,
-    values: tuple[Any, ...],
-    axes: dict[str, AxisValue],
-    site: Site,
-    grid: tuple[GridWish, ...] = (),
-) -> Residency:
+def residency(call: Call) -> Residency:
     """Count the blocks and clusters of a launch that the device holds.
 
     The image is loaded for it; nothing is enqueued.
@@ -67,7 +60,7 @@ def residency(
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
-    explanation = explain(contract, values, axes, site, grid)
+    explanation, contract, site = explain(call), call.contract, call.site
     variant = explanation.variant.id
     taken = require_image(
         explanation.images,

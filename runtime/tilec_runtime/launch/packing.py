@@ -66,7 +66,7 @@ class Packing:
 
     __slots__ = ("maps", "offsets", "outputs", "patches", "template")
 
-    def __init__(self, call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> None:
+    def __init__(self, call: Call, abi: tuple[AbiSlot, ...]) -> None:
         """Lay out the arguments of a checked call.
 
         Raises:
@@ -91,7 +91,7 @@ class Packing:
                 from tilec_runtime.launch.tensormaps import encoder  # few kernels take any
 
                 at = layout.reserve(slot.size, slot.align)
-                maps.append((*encoder(call, slot, ordinal), at))
+                maps.append((*encoder(call, slot), at))
             elif slot.scratch:  # `scratch.with_scratch` writes the address
                 at = layout.reserve(slot.size, slot.align)
             elif contract.computes(slot):

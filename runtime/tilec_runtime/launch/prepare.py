@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tilec_runtime.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
-from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.bundle.choose import Choice, choose_image, require_image
 from tilec_runtime.device.seam_types import (
     DeviceInfo,
     GridRule,
-    GridWish,
     LaunchCall,
     LaunchParts,
     LaunchShape,
     TensorPart,
 )
 from tilec_runtime.errors import DeviceError
-from tilec_runtime.launch.checks import Call, Values
-from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.images import ImageStore, LoadedFunction
-from tilec_runtime.launch.keys import CallFacts, facts_of, is_cut
+from tilec_runtime.launch.checks import Call
+from tilec_runtime.launch.images import LoadedFunction
+from tilec_runtime.launch.keys import is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
@@ -40,78 +37,17 @@ from tilec_runtime.launch.select import (
     select_variant,
     settle_axes,
 )
-from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import AxisValue, VariantInfo
 from tilec_runtime.model.signature import ParamKind
 from tilec_runtime.model.table import axis_shown
 from tilec_runtime.values import replace, value_class
 
 if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceDriver
-    from tilec_runtime.launch.jit import Jit
+    pass
 
 # An explanation's text lists at most this number of variants that were not considered.
 MOST_OTHERS = 8
-
-
-@value_class(frozen=True, kw_only=True)
-class Site:
-    """A bundle loaded on one device through one driver, with the images loaded there.
-
-    Attributes:
-        asked: the caller's or the environment's policy for compiling at load; None leaves it to the
-            bundle.
-        jit: returns the compiler.
-        missing: the machine code that is not installed, as in `DeviceFacts`.
-    """
-
-    bundle: Bundle
-    device: DeviceInfo
-    driver: DeviceDriver
-    store: ImageStore
-    asked: JitFallback | None
-    jit: Callable[[], Jit]
-    missing: tuple[tuple[Version, str], ...] = ()
-
-    def facts(self, kernel: KernelInfo) -> DeviceFacts:
-        """Return the device's facts for the choice of a kernel's image."""
-        device, jit = self.device, self.asked or kernel.jit
-        return DeviceFacts(
-            cc=device.cc,
-            driver=device.driver,
-            name=device.name,
-            interprets=device.interprets,
-            jit=jit,
-            missing=self.missing,
-        )
-
-    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:
-        """Return the entry point of an image; its first use compiles and loads it.
-
-        Raises:
-            BundleError: the bytes of the image are damaged.
-            CompileError, MissingError: the image cannot be compiled.
-            KernelCacheError: the driver refuses the image.
-            TileIRError: the cpu device cannot read the image.
-        """
-        digest = taken.image.digest
-
-        def original() -> bytes:
-            return self.bundle.image(digest)
-
-        if taken.jit is None:
-            return self.store.function(
-                self.driver, self.device.ordinal, taken.image, kernel.name, original
-            )
-        jit = self.jit()
-        code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
-        loaded = self.store.function(
-            self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit
-        )
-        jit.note(taken, variant)
-        return loaded
 
 
 @value_class(frozen=True, kw_only=True)
@@ -182,59 +118,41 @@ class Explanation:
         return "\n".join(lines)
 
 
-def prepare(
-    contract: Contract,
-    values: Values,
-    axes: dict[str, AxisValue],
-    site: Site,
-    facts: CallFacts,
-    grid: tuple[GridWish, ...] = (),
-) -> LaunchPlan:
+def prepare(call: Call) -> LaunchPlan:
     """Check a call and return its plan.
 
     docs/reference/launches.md lists the checks under "Order of checks".
-
-    Args:
-        contract: the kernel's launch contract.
-        values: all arguments in order.
-        axes: the pinned axes of the launcher.
-        site: the bundle, device and driver.
-        facts: the facts of the call.
-        grid: the caller's wishes for the grid.
 
     Raises:
         LaunchError: a check fails; the first one is reported.
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
-    trace = Trace()
     try:
-        call = Call(contract, values, dict(axes), site.driver, site.device, facts, trace)
-        return _prepared(call, trace, axes, site, grid)
+        return _prepared(call, Trace())
     except DeviceError as error:
         if error.device is None:
-            error.device = site.device.ordinal
+            error.device = call.site.device.ordinal
         raise
 
 
-def _prepared(
-    call: Call, trace: Trace, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
-) -> LaunchPlan:
-    contract, device, driver = call.contract, site.device, site.driver
-    settled, choice, shape = _decided(call, axes, site, grid)
-    name, variant = contract.name, settled.variant
+def _prepared(call: Call, trace: Trace) -> LaunchPlan:
+    call.record(trace)
+    contract, site = call.contract, call.site
+    settled, choice, shape = _decided(call)
+    name, variant, device, driver = contract.name, settled.variant, site.device, site.driver
     taken = require_image(
         choice, site.facts(contract.info), kernel=variant.id, language=contract.info.language
     )
     image = taken.image
-    packing = Packing(call, variant.abi, device.ordinal)
+    packing = Packing(call, variant.abi)
     function: LoadedFunction | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
         function = site.function(taken, contract.info, variant.id)
         admit(name, shape, device, image, function, driver)
         check_residency(name, shape, device, image, function, driver)
-        bind = _binder(call, variant, site, function)
+        bind = _binder(call, variant, function)
     for output, number in enumerate((*shape.grid, *shape.block, shape.shared)):
         trace.output(output, number)
     return LaunchPlan(
@@ -257,9 +175,10 @@ def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
     return lambda _parameters, _extra: (0,)
 
 
-def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFunction) -> Bind:
+def _binder(call: Call, variant: VariantInfo, function: LoadedFunction) -> Bind:
     """Return the function that binds launches of an entry point, with scratch memory."""
-    driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
+    driver, ordinal = call.site.driver, call.site.device.ordinal
+    parts = _parts(call, variant)
 
     def bind(shape: LaunchShape, stream: int) -> LaunchCall:
         return driver.bind_launch(ordinal, function.handle, shape, stream, parts)
@@ -281,7 +200,7 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
     named = (contract.params[index].name for index in contract.tensors)
-    tensors = {name: call.tensors.get(name) for name in named if call.driver.holds_arguments}
+    tensors = {name: call.tensors.get(name) for name in named if call.site.driver.holds_arguments}
     return LaunchParts(
         kernel=variant.id,
         sizes=tuple(slot.size for slot in variant.abi),
@@ -294,9 +213,9 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     )
 
 
-def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
+def _settled_shape(call: Call) -> LaunchShape:
     """Return the launch shape by the kernel's expressions, the caller and partitions."""
-    shape = _wished_shape(call, grid)
+    shape = _wished_shape(call)
     if call.contract.shared_out:
         from tilec_runtime.launch.tiles import check_counts
 
@@ -304,9 +223,9 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     return shape
 
 
-def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
+def _wished_shape(call: Call) -> LaunchShape:
     contract, shape = call.contract, launch_shape(call)
-    parted = call.cut_outputs
+    parted, grid = call.cut_outputs, call.grid
     if not parted and not grid:
         return shape
     from tilec_runtime.launch.tiles import check_grid, check_shares, check_tiles, settle_grid
@@ -325,44 +244,37 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     return replace(shape, grid=settled)
 
 
-def explain(
-    contract: Contract,
-    values: Values,
-    axes: dict[str, AxisValue],
-    site: Site,
-    grid: tuple[GridWish, ...] = (),
-) -> Explanation:
+def explain(call: Call) -> Explanation:
     """Check a call and explain which variant and image it takes; load nothing.
 
     Raises:
         LaunchError: the call is refused.
     """
-    facts = facts_of(contract, values, site.driver)
-    call = Call(contract, values, dict(axes), site.driver, site.device, facts)
-    settled, images, shape = _decided(call, axes, site, grid)
+    contract, device = call.contract, call.site.device
+    settled, images, shape = _decided(call)
     if images.image is not None:
-        check_recorded(contract.name, shape, site.device, images.image)
+        check_recorded(contract.name, shape, device, images.image)
     # Refuse extents and strides that the kernel's numbers cannot hold.
-    Packing(call, settled.variant.abi, site.device.ordinal)
+    Packing(call, settled.variant.abi)
     return Explanation(
         kernel=contract.name,
-        device=site.device,
+        device=device,
         axes=tuple((name, call.axes[name]) for name in contract.axes),
         origins=tuple(
             (name, settled.origins[name]) for name, built in contract.info.axes if len(built) > 1
         ),
         reasons=settled.reasons,
         considered=settled.considered,
-        others=tuple(_left(contract, call, settled)),
+        others=tuple(_left(call, settled)),
         images=images,
         shape=shape,
     )
 
 
-def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Considered]:
+def _left(call: Call, settled: Settled) -> Iterator[Considered]:
     """Yield the variants that were not considered, each with the reason."""
     looked = {each.variant.id for each in settled.considered}
-    for variant in contract.info.variants:
+    for variant in call.contract.info.variants:
         if variant.id in looked:
             continue
         why = f"{settled.variant.id} comes before it"
@@ -373,12 +285,10 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
         yield Considered(variant=variant, taken=False, reason=why)
 
 
-def _decided(
-    call: Call, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
-) -> tuple[Settled, Choice, LaunchShape]:
+def _decided(call: Call) -> tuple[Settled, Choice, LaunchShape]:
     """Check a call as far as the device's limits; return variant, image and shape."""
-    contract, settled = call.contract, _settled(call, axes, site)
-    shape = _settled_shape(call, grid)
+    contract, site, settled = call.contract, call.site, _settled(call)
+    shape = _settled_shape(call)
     choice = choose_image(settled.variant.images, site.facts(contract.info))
     if choice.image is not None:
         shape = as_compiled(shape, choice.image)
@@ -386,13 +296,13 @@ def _decided(
     return settled, choice, shape
 
 
-def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
+def _settled(call: Call) -> Settled:
     call.check_signature()
-    origins = bound_axes(call, axes)
+    origins = bound_axes(call)
     if call.contract.info.dispatched:
         from tilec_runtime.launch.tuned import settle_in_turn  # few kernels have tables or rules
 
-        return settle_in_turn(call, origins, site.device)
+        return settle_in_turn(call, origins)
     settle_axes(call.contract, call.axes, origins)
     call.check_contract()
     return Settled(considered=select_variant(call), origins=origins)

@@ -11,7 +11,7 @@ from tilec_runtime.launch.select import for_device
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 if TYPE_CHECKING:
-    from tilec_runtime.launch.prepare import Site
+    from tilec_runtime.launch.images import Site
 
 _SHOWN = 8
 

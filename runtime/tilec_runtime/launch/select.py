@@ -49,24 +49,20 @@ class Settled:
         return self.considered[-1].variant
 
 
-def bound_axes(call: Call, pinned: Mapping[str, AxisValue]) -> dict[str, str]:
+def bound_axes(call: Call) -> dict[str, str]:
     """Settle the axes that the arguments of a call determine; return the axes' origins.
 
-    The signature was checked before.
-
-    Args:
-        call: the call; its axes are settled in place.
-        pinned: axes that the caller chose.
+    The signature was checked before. The axes of the call are settled in place.
 
     Raises:
         LaunchError: the arguments disagree, or no variant takes them.
     """
     origins = {
-        axis: "the caller's" if axis in pinned else "the dtype of the arguments"
+        axis: "the caller's" if axis in call.pinned else "the dtype of the arguments"
         for axis in call.axes
     }
-    _take_tiles(call, pinned, origins)
-    _take_lists(call, pinned, origins)
+    _take_tiles(call, origins)
+    _take_lists(call, origins)
     return origins
 
 
@@ -110,13 +106,13 @@ def _must_choose(contract: Contract, axis: str) -> VariantError:
     )
 
 
-def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
+def _take_tiles(call: Call, origins: dict[str, str]) -> None:
     """Settle the axes of the kernel's tiles from partitions passed as outputs.
 
     Raises:
         LayoutError: two outputs disagree, or no variant with such a tile was built.
     """
-    safety = call.contract.info.safety
+    safety, pinned = call.contract.info.safety, call.pinned
     for region in safety.regions if safety is not None else ():
         index = call.contract.index[region.param]
         value, param = call.values[index], call.contract.params[index]
@@ -147,13 +143,13 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
             origins[name] = f"the tiles of {region.param}"
 
 
-def _take_lists(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
+def _take_lists(call: Call, origins: dict[str, str]) -> None:
     """Settle the axes of lists from the lengths of the lists.
 
     Raises:
         VariantError: the caller chose another value.
     """
-    absent = call.absent
+    absent, pinned = call.absent, call.pinned
     for row in call.contract.info.lists:
         if not row.axis:
             continue

@@ -22,7 +22,7 @@ MOST_KNOWN = 64
 Encode = Callable[[int], bytes]
 
 
-def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
+def encoder(call: Call, slot: AbiSlot) -> tuple[int, Encode]:
     """Return an argument's place among the tensors, and the encoder of its maps.
 
     Only the address changes within a plan.
@@ -62,7 +62,7 @@ def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
         raise refuse(
             f"has strides that are not multiples of {GRANULE} bytes", "pad the last dimension"
         )
-    driver, shape = call.driver, tuple(facts.shape)
+    driver, ordinal, shape = call.site.driver, call.site.device.ordinal, tuple(facts.shape)
 
     @functools.lru_cache(maxsize=MOST_KNOWN)
     def encode(address: int) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import LaunchError, LayoutError, RequirementError, VariantError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
@@ -21,13 +20,12 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.table import Point, look_up, same_point
 
 
-def settle_in_turn(call: Call, origins: dict[str, str], device: DeviceInfo) -> Settled:
+def settle_in_turn(call: Call, origins: dict[str, str]) -> Settled:
     """Settle the open axes, check the call there, and choose the variant.
 
     Args:
         call: the call; its axes are settled in place.
         origins: the sources of the axes that are settled already.
-        device: the device of the launch.
 
     Raises:
         LaunchError: no variant takes the call.
@@ -38,7 +36,7 @@ def settle_in_turn(call: Call, origins: dict[str, str], device: DeviceInfo) -> S
     reasons: list[str] = []
     first: LaunchError | None = None
     settled = dict(call.axes)
-    for point, origin, why in _points(call, device, reasons):
+    for point, origin, why in _points(call, reasons):
         call.axes = dict(point)
         reasons.append(why)
         try:
@@ -54,12 +52,12 @@ def settle_in_turn(call: Call, origins: dict[str, str], device: DeviceInfo) -> S
     raise first or no_variant(contract, settled)
 
 
-def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
+def _points(call: Call, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
     """Yield the points that a call may take, best first, with source and reason."""
     contract, settled = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:
-        tuned, why = _look_up(call, device)
+        tuned, why = _look_up(call)
         if tuned is None:
             reasons.append(why)
         elif not contract.matching(dict(tuned)):
@@ -133,9 +131,9 @@ def _by_rule(
             yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
-def _look_up(call: Call, device: DeviceInfo) -> tuple[Point | None, str]:
+def _look_up(call: Call) -> tuple[Point | None, str]:
     contract, settled = call.contract, call.axes
-    table = contract.table
+    table, device = contract.table, call.site.device
     assert table is not None
     call.open()
     sizes: list[Any] = []

@@ -23,10 +23,9 @@ from tilec_runtime.errors import (
     MissingError,
     NoImageError,
 )
-from tilec_runtime.launch.images import store_of
+from tilec_runtime.launch.images import Site, store_of
 from tilec_runtime.launch.jit import Jit
 from tilec_runtime.launch.jit_cache import JitCache
-from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.jit import JitBy, JitFallback
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
