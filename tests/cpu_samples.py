@@ -13,7 +13,9 @@ from tests.unit.runtime.cpu.tileir.build import program
 from tests.waiting import PATIENCE
 from tilec_runtime import Module, load
 from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.graphs import Executable, Node
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.queue import Queue, Work
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError
@@ -45,7 +47,54 @@ def program_of(*types: Tile) -> Program:
     return program(types, lambda builder, *_: builder.ret(), name="add")
 
 
-class PythonKernels(CpuDriver):
+class PacedCpu(CpuDriver):
+    """A cpu device that overwrites freed memory, which shows later reads of it, and that calls
+    `pace` on a stream's thread before each item of work.
+    """
+
+    def __init__(
+        self, options: CpuOptions | None = None, *, pace: Callable[[], None] | None = None
+    ) -> None:
+        self._pace = pace
+        super().__init__(options)
+
+    def _free(self, address: int) -> None:
+        if address in self._owners:
+            self._part(address, self._owners[address][1]).fill(0xDD)
+        super()._free(address)
+
+    def _new_queue(self, handle: int) -> Queue:
+        queue = super()._new_queue(handle)
+        return queue if self._pace is None else _PacedQueue(queue.name, self._pace)
+
+    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+        first, *others = nodes or (None,)
+        if self._pace is not None and first is not None:  # the queue is paced before the first
+            nodes = (
+                first,
+                *(dataclasses.replace(n, work=paced(self._pace, n.work)) for n in others),
+            )
+        super()._replay(executable, nodes, stream)
+
+
+class _PacedQueue(Queue):
+    def __init__(self, name: str, pace: Callable[[], None]) -> None:
+        super().__init__(name)
+        self._pace = pace
+
+    def _do(self, work: Work, number: int) -> BaseException | None:
+        return super()._do(paced(self._pace, work), number)
+
+
+def paced(pace: Callable[[], None], work: Work) -> Work:
+    def run(given_up: Callable[[], bool]) -> None:
+        pace()
+        work(given_up)
+
+    return run
+
+
+class PythonKernels(PacedCpu):
     """A cpu device whose images are no Tile IR: `run` of its options does their work."""
 
     types = (PTR, PTR, PTR, I32, F32)

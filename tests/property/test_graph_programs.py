@@ -42,7 +42,7 @@ class Program:
     def __init__(self, graphs: list[list[tuple[int, int, int]]]) -> None:
         self.delays = random.Random(0)
         driver = PythonKernels(
-            CpuOptions(run=add), poison=True, pace=lambda: time.sleep(self.delays.random() / 5000)
+            CpuOptions(run=add), pace=lambda: time.sleep(self.delays.random() / 5000)
         )
         self.driver = driver
         device = Device("cpu", driver=driver)

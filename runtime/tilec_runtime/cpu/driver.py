@@ -53,8 +53,6 @@ CPU = DeviceInfo(
     cluster=True,
     interprets=(OLDEST, NEWEST),
 )
-# The byte that fills freed memory if poisoning is on.
-POISON = 0xDD
 # Kinds of copies whose target, and whose source, is memory of the device.
 _INTO, _OUT_OF = (CopyKind.TO_DEVICE, CopyKind.ON_DEVICE), (CopyKind.TO_HOST, CopyKind.ON_DEVICE)
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
@@ -89,24 +87,9 @@ class CpuDriver(GraphDouble):
 
     holds_arguments = True
 
-    def __init__(
-        self,
-        options: CpuOptions | None = None,
-        *,
-        poison: bool = False,
-        pace: Callable[[], None] | None = None,
-    ) -> None:
-        """Create a device.
-
-        Args:
-            options: options of the interpreter; None for the defaults.
-            poison: whether to overwrite freed memory, which exposes later reads of it.
-            pace: called on a stream's thread before each item of work; tests delay streams with
-                it.
-        """
+    def __init__(self, options: CpuOptions | None = None) -> None:
+        """Create a device; None stands for the default options."""
         super().__init__()
-        self._poison = poison
-        self._pace = pace
         self._options = options or CpuOptions()
         self._allocations = Allocations()
         self._pool, self._pinned = Pool(self._allocations), Pool(self._allocations)
@@ -246,8 +229,6 @@ class CpuDriver(GraphDouble):
         owner = self._owners.pop(address, None)
         if owner is None:
             raise _invalid(f"{address:#x} is no allocation of the cpu device, or was freed before")
-        if self._poison and (data := self._allocations.part(address, owner[1])) is not None:
-            data.fill(POISON)
         owner[0].free(address, owner[1])
 
     def allocate_pinned(self, ordinal: int, size: int) -> int:
@@ -506,18 +487,16 @@ class CpuDriver(GraphDouble):
             queue.put(executable.last.wait, always=True)
 
         def work(given_up: Callable[[], bool]) -> None:
-            for index, node in enumerate(nodes):
+            for node in nodes:
                 if given_up():
                     return
-                if self._pace is not None and index:  # the queue calls it before the first node
-                    self._pace()
                 node.work(given_up)
 
         queue.put(work)
         executable.last = QueueEvent(queue)
 
     def _new_queue(self, handle: int) -> Queue:
-        return Queue(f"stream {handle:#x} of the cpu device", self._pace)
+        return Queue(f"stream {handle:#x} of the cpu device")
 
     def renew(self) -> None:
         """Reset all streams in a forked child, which has none of its parent's threads."""

@@ -51,15 +51,9 @@ class Queue:
         name: name of the stream, for messages.
     """
 
-    def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
-        """Start empty.
-
-        Args:
-            name: name of the stream, for messages and for the thread.
-            pace: called on the thread before each item of work.
-        """
+    def __init__(self, name: str) -> None:
+        """Start empty; the stream's name is for messages and for the thread."""
         self.name = name
-        self._pace = pace
         self._changed = (
             threading.Condition()
         )  # reentrant: garbage collection inside may enqueue the release of a buffer
@@ -295,8 +289,6 @@ class Queue:
     def _do(self, work: Work, number: int) -> BaseException | None:
         """Run work and return its error, or None."""
         try:
-            if self._pace is not None:
-                self._pace()
             work(lambda: number <= self._given_up)
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             return error

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cpu_samples import PacedCpu
 from tests.graph_contract import BYTES, CHECKS, Rig
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu.driver import CpuDriver
 
 RIGS: dict[str, Callable[[], Rig]] = {
     "cpu": lambda: Rig(CpuDriver(), -1),
-    "cpu, held up": lambda: Rig(CpuDriver(pace=lambda: time.sleep(random.random() / 2000)), -1),
+    "cpu, held up": lambda: Rig(PacedCpu(pace=lambda: time.sleep(random.random() / 2000)), -1),
     "fake": lambda: Rig(FakeDriver(), 0),
 }
 

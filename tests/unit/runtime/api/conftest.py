@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cpu_samples import PacedCpu
 from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, use_device
-from tilec_runtime.cpu.driver import CpuDriver
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def pace() -> Gate:
 
 @pytest.fixture
 def cpu(pace: Gate) -> Iterator[Device]:
-    with use_device(Device("cpu", driver=CpuDriver(poison=True, pace=pace))) as found:
+    with use_device(Device("cpu", driver=PacedCpu(pace=pace))) as found:
         yield found
 
 

@@ -11,10 +11,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.cpu_samples import PacedCpu
 from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Tensor, api, use_device
-from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DTypeError, TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -28,7 +28,7 @@ Host = np.ndarray[Any, Any]
 
 @pytest.fixture
 def cpu() -> Any:
-    with use_device(Device("cpu", driver=CpuDriver(poison=True))) as found:
+    with use_device(Device("cpu", driver=PacedCpu())) as found:
         yield found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import device, failed, fails, later, ones
+from tests.cpu_samples import PacedCpu, device, failed, fails, later, ones
 from tests.waiting import Gate, at_once, joined
 from tilec_runtime import Device, DeviceBuffer, Event, Stream, api, as_op, use_device
 from tilec_runtime.cpu.driver import CpuDriver
@@ -212,7 +212,7 @@ def host(*values: int) -> np.ndarray:
 
 def test_copies_wait_for_their_turn() -> None:
     gate = Gate()
-    driver = CpuDriver(pace=gate)
+    driver = PacedCpu(pace=gate)
     stream = driver.create_stream(CPU)
     a, b = (driver.allocate(CPU, 4, stream) for _ in range(2))
     source, target = host(1, 2, 3, 4), host(0, 0, 0, 0)

@@ -33,7 +33,7 @@ class Cpu:
         self.gate = threading.Event()
         self.gate.set()
         self.runs = 0
-        self.driver = PythonKernels(CpuOptions(run=self._run), poison=True)
+        self.driver = PythonKernels(CpuOptions(run=self._run))
         self.device = Device("cpu", driver=self.driver)
         self.module: Module = load(bundle_of(ADD), self.device)
         self.stream = self.device.new_stream()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cpu_samples import PacedCpu
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.tensors.tensor import Tensor
@@ -17,7 +18,7 @@ CPU = -1
 
 @pytest.fixture
 def cpu() -> CpuDriver:
-    return CpuDriver(poison=True)
+    return PacedCpu()
 
 
 @pytest.fixture

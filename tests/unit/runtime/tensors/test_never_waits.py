@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cpu_samples import PacedCpu
 from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     Device,
     Tensor,
 )
-from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.seam import CopyKind, DeviceDriver
 
 # Every call of the driver that waits for a device, or asks it how far it is.
@@ -59,7 +59,7 @@ def busy(request: pytest.FixtureRequest) -> Iterator[Callable[[], Tensor]]:
     """Makes tensors with work on its way, on a device that refuses to be waited for."""
     gate, host = Gate(), np.zeros(24, np.float32)
     driver: Any = (
-        refusing(FakeDriver)() if request.param == "gpu" else refusing(CpuDriver)(pace=gate)
+        refusing(FakeDriver)() if request.param == "gpu" else refusing(PacedCpu)(pace=gate)
     )
     ordinal = 0 if request.param == "gpu" else -1
     streams = [driver.create_stream(ordinal) for _ in range(2)]

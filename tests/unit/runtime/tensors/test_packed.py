@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.cpu_samples import PacedCpu
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceBuffer, Tensor, api, use_device
-from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.layout import TensorFacts, byte_range, may_overlap
 from tilec_runtime.errors import TensorError
 
@@ -24,7 +24,7 @@ EVERY = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
 @pytest.fixture(params=["cpu", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
     found = (
-        Device("cpu", driver=CpuDriver(poison=True))
+        Device("cpu", driver=PacedCpu())
         if request.param == "cpu"
         else Device(0, driver=FakeDriver())
     )
