@@ -133,7 +133,7 @@ def refuse_huge(each: Footprint, grid: Grid, batch: int, most: int, kernel: str)
     raise LaunchLimitError(
         f"{kernel}: grid {grid} is too much for the cpu device: {work}; the limit is {most:.3g} elements",
         cause="a grid that is meant for a GPU",
-        fix="launch on a smaller problem, or raise the limit of elements",
+        fix="launch on a smaller problem, or raise the limit: CpuOptions(elements=...)",
         kernel=kernel,
     )
 

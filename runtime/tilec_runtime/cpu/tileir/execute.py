@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.blocks import batches, refuse_huge
+from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.control import Run
 from tilec_runtime.cpu.tileir.faults import fitting, stopped
 from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Grid, Launch, Observer, Undetermined
@@ -22,7 +21,6 @@ from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program, bind, run_whole
 from tilec_runtime.cpu.tileir.turns import take_turns
 from tilec_runtime.cpu.tileir.values import Array, elements, layout, storage
-from tilec_runtime.errors import ArgumentError, LaunchLimitError
 
 # Numbers of blocks that take turns are generated in chunks of this size.
 _CHUNK = 4096
@@ -87,6 +85,8 @@ def execute(
 ) -> None:
     """Run every block of a grid.
 
+    Launches have checked the arguments and the grid.
+
     Args:
         program: prepared kernel.
         arguments: one per parameter, an address or a number.
@@ -95,8 +95,6 @@ def execute(
         options: options of the interpreter.
 
     Raises:
-        ArgumentError: the arguments do not match the parameters.
-        LaunchLimitError: the grid is invalid or too large.
         FaultError: the kernel performed an invalid operation; the message gives operation, block
             and location.
     """
@@ -153,17 +151,16 @@ class Start:
 def launched(
     program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options
 ) -> Iterator[Start | None]:
-    """Check a launch and set up its shared state; yield None for an empty grid.
+    """Set up the shared state of a launch; yield None for an empty grid.
 
     The parameters are those of `execute`.
     """
     kernel = options.kernel or program.name
-    values = held_arguments(program, arguments, kernel)
-    check_grid(grid, kernel)
     if 0 in grid:
         yield None
         return
-    refuse_huge(program.footprint, grid, options.batch, options.elements, kernel)
+    parameters = program.function.body.args
+    values = tuple(map(_held, parameters, arguments))
     variables = program.variables or memory_of_variables(program.module)
     try:
         for region in variables:
@@ -209,61 +206,15 @@ def _variable(variable: Global) -> MemoryRegion:
     )
 
 
-def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> tuple[Array, ...]:
-    """Convert arguments to the values of the parameters.
+def _held(parameter: Value, value: Any) -> Array:
+    """Return an argument as the value of a parameter.
 
-    Raises:
-        ArgumentError: the number of arguments is wrong, or a parameter cannot hold a value.
+    Addresses and unsigned numbers become the signed ones with the same bits.
     """
-    parameters = program.function.body.args
-    if len(arguments) != len(parameters):
-        raise ArgumentError(
-            f"{kernel}: {len(arguments)} arguments for {len(parameters)} parameters", kernel=kernel
-        )
-    return tuple(
-        _held(parameter, value, index, kernel)
-        for index, (parameter, value) in enumerate(zip(parameters, arguments, strict=True))
-    )
-
-
-def _held(parameter: Value, value: Any, index: int, kernel: str) -> Array:
     kind = parameter.type
     element = kind.element if isinstance(kind, Tile) else kind
     assert isinstance(element, Scalar | Pointer)
-    try:
-        if isinstance(element, Scalar) and element.is_float:
-            return np.array([value]).astype(storage(element))
-        bits = 64 if isinstance(element, Pointer) else element.bits
-        return np.array(
-            [
-                _signed(
-                    operator.index(value.item() if isinstance(value, np.generic) else value), bits
-                )
-            ],
-            storage(element),
-        )
-    except (TypeError, ValueError, OverflowError) as exc:
-        raise ArgumentError(
-            f"{kernel}: argument {index} is {value!r}, which the parameter cannot hold: {exc}",
-            kernel=kernel,
-        ) from exc
-
-
-def _signed(number: int, bits: int) -> int:
-    """Convert an integer, perhaps unsigned, to the signed one with the same bits."""
-    if not -(1 << (bits - 1)) <= number < 1 << bits:
-        raise OverflowError(f"it does not fit {bits} bits")
-    return number - (1 << bits) if bits > 1 and number >= 1 << (bits - 1) else number
-
-
-def check_grid(grid: Grid, kernel: str) -> None:
-    """Check the extents of a grid.
-
-    Raises:
-        LaunchLimitError: the grid does not have three extents from 0 to 2^31 - 1.
-    """
-    if len(grid) != len("xyz") or not all(0 <= extent < 1 << 31 for extent in grid):
-        raise LaunchLimitError(
-            f"{kernel}: grid {grid}: three extents from 0 to {(1 << 31) - 1} are needed",
-            kernel=kernel,
-        )
+    if isinstance(element, Scalar) and element.is_float:
+        return np.array([value]).astype(storage(element))
+    half = 1 << (63 if isinstance(element, Pointer) else element.bits - 1)
+    return np.array([(int(value) + half) % (2 * half) - half], storage(element))

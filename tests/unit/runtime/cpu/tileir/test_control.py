@@ -18,14 +18,13 @@ from tilec_runtime.cpu.tileir.ir import (
     MemoryScope,
     Pointer,
     Predicate,
-    Rounding,
     Scalar,
     Signedness,
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.program import Program
-from tilec_runtime.errors import FaultError, LaunchLimitError, UsageError
+from tilec_runtime.errors import FaultError, UsageError
 
 
 def printed(
@@ -255,27 +254,3 @@ def test_random_orders_differ_and_come_again() -> None:
 def test_an_unknown_order_is_refused() -> None:
     with pytest.raises(UsageError, match="no order of blocks is called 'sideways'"):
         list(batches((4, 1, 1), 4, "sideways"))
-
-
-def tiles(*shape: int) -> Program:
-    def fill(b: Builder) -> None:
-        value = b.spread(b.constant(1.0, Scalar.F32), *shape)
-        operands = {"lhs": value, "rhs": value}
-        b.op("addf", operands, value.type, {"rounding": Rounding.NEAREST_EVEN})
-        b.ret()
-
-    return program((), fill)
-
-
-def test_a_huge_grid_is_refused_before_it_starts() -> None:
-    made = tiles(64, 64)
-    with pytest.raises(LaunchLimitError) as caught:
-        execute(made, [], (1 << 20, 1 << 10, 1), Memory(), Options(kernel="add-f32"))
-    text = str(caught.value)
-    assert text.startswith(
-        "add-f32: grid (1048576, 1024, 1) is too much for the cpu device: 1,073,741,824 blocks, about 8.8e+12 elements and"
-    )
-    assert "fix: launch on a smaller problem, or raise the limit of elements" in text
-    execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 9000))
-    with pytest.raises(LaunchLimitError):
-        execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 8000))

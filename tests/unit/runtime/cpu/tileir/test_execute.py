@@ -32,7 +32,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory
-from tilec_runtime.errors import ArgumentError, FaultError, InternalError, TileIRError
+from tilec_runtime.errors import FaultError, InternalError, TileIRError
 
 POINTER = tile(Pointer(Scalar.F32))
 I8, F32, BF16 = tile(Scalar.I8), tile(Scalar.F32), tile(Scalar.BF16)
@@ -58,26 +58,6 @@ def test_arguments_are_numbers_and_addresses() -> None:
     assert given([F32, BF16], [0.5, np.float32(1.25)], "%g %g") == "0.5 1.25"
     assert given([I32, I8], [2**32 - 1, 255]) == "-1 -1;"
     assert given([POINTER], [2**64 - 16], "%llx") == "fffffffffffffff0"
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "why"),
-    [
-        (I32, 2**32, "does not fit 32 bits"),
-        (I32, 1.5, "interpreted as an integer"),
-        (tile(Scalar.F32), "x", "could not convert"),
-        (I1, 2, "1 bits"),
-    ],
-)
-def test_values_that_a_parameter_cannot_hold_are_refused(kind: Tile, value: Any, why: str) -> None:
-    with pytest.raises(ArgumentError, match=r"^kernel: argument 0 is") as caught:
-        given([kind], [value])
-    assert why in str(caught.value)
-
-
-def test_the_number_of_arguments_is_checked() -> None:
-    with pytest.raises(ArgumentError, match=r"^kernel: 1 arguments for 2 parameters"):
-        given([I32, I32], [1])
 
 
 def test_variables_keep_their_values_where_the_caller_keeps_their_memory() -> None:
