@@ -272,7 +272,7 @@ def test_a_fatbin_holds_it_with_what_its_link_is_told(tmp_path: Path) -> None:
     assert made == write_fatbin([(image.info, image.data)])
     piece = nvjitlink.Piece(name="k", kind="FATBIN", data=made)
     linker = require(("libnvJitLink",), SEARCH, digest=False)["libnvJitLink"]
-    assert b".entry k(" in nvjitlink.link_ptx(linker.path, [piece], ["-arch=sm_90"]).data
+    assert ".entry k(" in nvjitlink.link_ptx(linker.path, [piece], ["-arch=sm_90"]).text
 
 
 # Loading

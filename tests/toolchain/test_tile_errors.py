@@ -297,7 +297,7 @@ def test_kernels_that_are_not_there(tile, tmp_path):
     write(tmp_path, {"k.py": TWO})
     made = job(tile, tmp_path, "k.py", "k", ())
     missing = replace(made, spec=replace(made.spec, decl=replace(made.spec.decl, name="kk")))
-    with pytest.raises(CompileError, match=r"k\.py has no kernel 'kk'; it has k") as caught:
+    with pytest.raises(CompileError, match=r"k\.py: there is no kernel 'kk'; there is k") as caught:
         tile.compile(missing)
     assert only(caught.value).endswith("hint: did you mean 'k'")
 

@@ -104,10 +104,11 @@ class Opener:
         key = (file.digest, target.number, opt, lineinfo)
         if key not in self._texts:
             if file.kind is FileKind.NVVM:
-                compiled = _compiled(file, target, opt, lineinfo=lineinfo)
+                data = _compiled(file, target, opt, lineinfo=lineinfo).rstrip(b"\0 ")
+                self._texts[key] = data.decode("utf-8", "surrogateescape")
             else:
-                compiled = _linked(file, self.path("libnvJitLink"), target, opt, lineinfo)
-            self._texts[key] = compiled.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
+                library = self.path("libnvJitLink")
+                self._texts[key] = _linked(file, library, target, opt, lineinfo)
         return self._texts[key]
 
     def ltoir(self, file: Prebuilt, target: Target, *, opt: int = 3) -> bytes:
@@ -200,12 +201,12 @@ class Opener:
         return Members(files=files, others=others)
 
 
-def _linked(file: Prebuilt, library: str, target: Target, opt: int, lineinfo: bool) -> bytes:
+def _linked(file: Prebuilt, library: str, target: Target, opt: int, lineinfo: bool) -> str:
     options = [f"-arch=sm_{target.number}", level(opt), *(["-lineinfo"] if lineinfo else [])]
     kind = "FATBIN" if file.kind is FileKind.FATBIN else "LTOIR"
     done = link_ptx(library, [Piece(name="k.ltoir", kind=kind, data=file.data)], options)
-    if done.data:
-        return done.data
+    if done.text:
+        return done.text
     if needs := _NEEDS_ARCH.search(done.log):
         message = f"this LTO-IR was made for compute_{needs[1]}, which is newer than {target}"
         fix = f"make it for the oldest target (compute_{target.cc[0]}{target.cc[1]}), or take {target} out of the targets"

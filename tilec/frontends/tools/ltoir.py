@@ -6,22 +6,13 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from tilec.frontends.tools.nvjitlink import Piece, link_ptx
+from tilec.frontends.tools.nvjitlink import Linked, Piece, link_ptx
 from tilec.frontends.tools.search import Tool
 from tilec_runtime.errors import ToolchainError
 
 # The linker generates the code, and LTO-IR does not record arithmetic flags: the linker needs them.
 _ARITHMETIC = {"ftz": "-ftz", "prec-div": "-prec-div", "prec-sqrt": "-prec-sqrt", "fmad": "-fma"}
 FAST = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Linked:
-    """The result of a link: LTO-IR, its PTX (both empty if it failed), and the log."""
-
-    ltoir: bytes = b""
-    text: str = ""
-    log: str = ""
 
 
 def level(opt: int) -> str:
@@ -78,11 +69,12 @@ def as_one(
     """
     several = whole and len(pieces) > 1
     done = link_ptx(linker.path, pieces, [f"-arch={arch}", *options], whole=several)
-    if several and done.data and not done.ltoir:
+    if several and done.text and not done.ltoir:
         raise ToolchainError(
             f"nvJitLink {linker.version} makes no LTO-IR of several modules",
             cause="it is older than CUDA 13.4, or only a part of the toolkit was renewed",
             fix="pip install --upgrade 'tilec[build]'; or leave lto_NN to kernels that link nothing, in [[override]]",
         )
-    own = (done.ltoir if several else pieces[0].data) if done.data and whole else b""
-    return Linked(ltoir=own, text=done.data.decode("utf-8", "surrogateescape"), log=done.log)
+    if whole and done.text and not several:
+        return dataclasses.replace(done, ltoir=pieces[0].data)
+    return done

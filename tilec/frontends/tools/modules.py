@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.abc import ExecutionLoader, Loader
+from importlib.abc import ExecutionLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,7 @@ from typing import Any
 from tilec.frontends.tools.environment import is_environment, is_installed
 from tilec.frontends.tools.files import read, within
 from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, search_bases
-from tilec.frontends.tools.python_errors import ImportFailure, import_error
+from tilec.frontends.tools.python_errors import import_error
 from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import UsageError
 
@@ -114,9 +114,7 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a SystemExit of the module is its error
-            raise import_error(
-                ImportFailure(source=source, texts=texts, output=output.getvalue()), exc
-            ) from None
+            raise import_error(exc, source, texts, output.getvalue()) from None
     return LoadedModule(
         source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names
     )
@@ -186,10 +184,9 @@ def _is_new(name: str) -> bool:
 def _is_ours(name: str, module: ModuleType, root: str) -> bool:
     """Whether a module belongs to the project.
 
-    That is a module executed here, or a new namespace package of the project that another finder
-    found through sys.path.
+    That is a module executed here, or a new package without `__init__.py`, found through sys.path.
     """
-    if isinstance(getattr(module, "__loader__", None), _Finder | _FolderFinder):
+    if isinstance(getattr(module, "__loader__", None), _Finder):
         return True
     if getattr(module, "__file__", None) is not None or not _is_new(name):
         return False
@@ -207,7 +204,7 @@ def _activated(
 
     The end of it removes them again, and adds newly imported modules of the project to `modules`.
     """
-    front, back = _Finder(source, texts), _FolderFinder(source)
+    finder = _Finder(source, texts)
     with _lock:
         own = names.project | {
             n for n in names.folders if getattr(sys.modules.get(n), "__file__", None) is None
@@ -224,12 +221,13 @@ def _activated(
             _register(name, text)
         path, write = list(sys.path), sys.dont_write_bytecode
         sys.dont_write_bytecode = True
-        sys.meta_path.insert(0, front)
-        sys.meta_path.append(back)
+        sys.meta_path.insert(0, finder)
+        # Python finds directories without `__init__.py` there, after everything else.
+        sys.path += [str(Path(source.root, base)) for base in search_bases(source)]
         try:
             yield
         finally:
-            sys.meta_path[:] = [f for f in sys.meta_path if f is not front and f is not back]
+            sys.meta_path[:] = [each for each in sys.meta_path if each is not finder]
             sys.path[:], sys.dont_write_bytecode = path, write
             # List all before removing the first: computing the path of a namespace package imports
             # its parent.
@@ -339,31 +337,3 @@ class _Finder(ExecutionLoader):
             self._texts[file] = importlib.util.decode_source(read(self._source.root, file))
             _register(file, self._texts[file])
         return self._texts[file]
-
-
-class _FolderFinder(Loader):
-    """Finds directories without `__init__.py` as packages, after all other finders."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._bases = search_bases(source)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: Any = None
-    ) -> ModuleSpec | None:
-        """Return the spec of a directory of the project, or None; called by the import system."""
-        del path, target
-        folders = [
-            p
-            for base in self._bases
-            if (p := Path(self._source.root, base, *fullname.split("."))).is_dir()
-        ]
-        if not folders:
-            return None
-        spec = ModuleSpec(fullname, self, is_package=True)
-        spec.submodule_search_locations = [str(p) for p in folders]
-        return spec
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: a directory has no code."""
-        del module

@@ -30,10 +30,10 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Linked:
     """The result of a link: PTX and, on request, LTO-IR; both empty if it failed."""
 
-    data: bytes = b""
+    text: str = ""
     ltoir: bytes = b""
     log: str = ""
 
@@ -45,7 +45,7 @@ def kind_of(data: bytes) -> str:
 
 def link_ptx(
     library: str, pieces: Sequence[Piece], options: Sequence[str], *, whole: bool = False
-) -> Outcome:
+) -> Linked:
     """Link LTO-IR to one PTX text, and with `whole` also to one module of LTO-IR.
 
     Raises:
@@ -59,11 +59,12 @@ def link_ptx(
             kind = getattr(nvjitlink.InputType, piece.kind)
             nvjitlink.add_data(handle, kind, piece.data, len(piece.data), piece.name)
         nvjitlink.complete(handle)
-        text = taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle)
+        data = taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle)
         module = _linked_ltoir(nvjitlink, handle) if whole else b""
-        return Outcome(data=text.rstrip(b"\0 "), ltoir=module, log=_log(nvjitlink, handle))
+        text = data.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
+        return Linked(text=text, ltoir=module, log=_log(nvjitlink, handle))
     except nvjitlink.nvJitLinkError as exc:
-        return Outcome(log=_log(nvjitlink, handle) or str(exc))
+        return Linked(log=_log(nvjitlink, handle) or str(exc))
     finally:
         nvjitlink.destroy(handle)
 

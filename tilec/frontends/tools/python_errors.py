@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import functools
 import re
 import traceback
@@ -21,28 +20,27 @@ IMPORTS = "a kernel module is executed when it is built: what only a launch need
 _UNDEFINED = re.compile(r"Undefined variable (\w+)|\b(\w+)'? is not defined")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ImportFailure:
-    """A failed import: the source, the texts of project files read so far, and printed output."""
-
-    source: Source
-    texts: Mapping[str, str]
-    output: str = ""
-
-
-def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
+def import_error(
+    exc: BaseException, source: Source, texts: Mapping[str, str], output: str
+) -> CompileError:
     """Return the error for a module whose import failed.
 
     Location and frames are those of the user's files; frames of libraries are left out.
+
+    Args:
+        exc: the exception.
+        source: the module.
+        texts: texts of the project files that were read.
+        output: what the module printed.
     """
     if isinstance(exc, CompileError):
         return exc
-    frames = _user_frames(exc.__traceback__, where.texts)
-    own = isinstance(exc, SyntaxError) and (exc.filename in where.texts or not frames)
+    frames = _user_frames(exc.__traceback__, texts)
+    own = isinstance(exc, SyntaxError) and (exc.filename in texts or not frames)
     location, excerpt = (
-        _syntax_location(where, exc)
+        _syntax_location(source, texts, exc)
         if own and isinstance(exc, SyntaxError)
-        else _frame_location(where, frames)
+        else _frame_location(source, texts, frames)
     )
     name = type(exc).__name__
     text = (exc.msg if isinstance(exc, SyntaxError) else str(exc)) or "no message"
@@ -52,9 +50,9 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
     hint = _hint(exc, encoding=own and "encod" in text)
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
     return CompileError(
-        f"{where.source.path} cannot be {'read' if own else 'imported'}: {message}",
+        f"{source.path} cannot be {'read' if own else 'imported'}: {message}",
         diagnostics=(Diagnostic(message=message, location=location, excerpt=excerpt, hint=hint),),
-        log=log + (f"--- printed before ---\n{where.output}" if where.output else ""),
+        log=log + (f"--- printed before ---\n{output}" if output else ""),
     )
 
 
@@ -91,21 +89,23 @@ def _user_frames(
 
 
 def _frame_location(
-    where: ImportFailure, frames: Sequence[traceback.FrameSummary]
+    source: Source, texts: Mapping[str, str], frames: Sequence[traceback.FrameSummary]
 ) -> tuple[Location, str]:
     if not frames:
-        return Location(file=where.source.path), ""
+        return Location(file=source.path), ""
     last = frames[-1]
-    line = line_of(where.texts, last.filename, last.lineno or 0)
+    line = line_of(texts, last.filename, last.lineno or 0)
     # Frames have columns from Python 3.11 on; before that, take the statement's first character.
     offset = getattr(last, "colno", None)
     column = len(line) - len(line.lstrip()) if offset is None else characters(line, offset)
     return Location(file=last.filename, line=last.lineno or 0, column=column + 1), line
 
 
-def _syntax_location(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str]:
-    file = exc.filename if exc.filename and exc.filename in where.texts else where.source.path
-    line = line_of(where.texts, file, exc.lineno or 0) or (exc.text or "").rstrip("\n")
+def _syntax_location(
+    source: Source, texts: Mapping[str, str], exc: SyntaxError
+) -> tuple[Location, str]:
+    file = exc.filename if exc.filename and exc.filename in texts else source.path
+    line = line_of(texts, file, exc.lineno or 0) or (exc.text or "").rstrip("\n")
     return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line
 
 

@@ -13,7 +13,7 @@ from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import parameter_nodes, written_parameters
 from tilec.frontends.triton import api
 from tilec.frontends.triton.heuristics import Read
-from tilec.frontends.triton.writes import Function, accessed, resolver, written
+from tilec.frontends.triton.writes import Function, accesses, resolver
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.model.kernel import AxisValue
 
@@ -47,8 +47,7 @@ def read(module: LoadedModule, name: str, value: object) -> TritonKernel | None:
     node, at = definition(module, function)
     locations = written_parameters(module.texts, at.file, node)
     syntax = _functions()(kernel)
-    stored = written(syntax) if syntax is not None else frozenset()
-    addresses = accessed(syntax) if syntax is not None else frozenset()
+    addresses, stored = accesses(syntax) if syntax is not None else (frozenset(), frozenset())
     params = api.parameters_of(kernel)
     configs, computed, follows = api.configs_of(value, params)
     ranks = _described(node) if node is not None else {}

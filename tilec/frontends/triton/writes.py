@@ -50,17 +50,13 @@ class Function:
         return tuple(arg.arg for arg in parameter_nodes(self.node))
 
 
-def written(function: Function) -> Names:
-    """Return the parameters that the function, or one that it calls, stores through.
+def accesses(function: Function) -> tuple[Names, Names]:
+    """Return the parameters that a function or its callees access, and those they store through.
 
     An address is a parameter plus offsets: a loaded value is never taken for an address.
     """
-    return _Body(function, {}).written
-
-
-def accessed(function: Function) -> Names:
-    """Return the parameters that the function, or one that it calls, loads or stores through."""
-    return _Body(function, {}).accessed
+    body = _Body(function, {})
+    return body.accessed, body.written
 
 
 class _Body:

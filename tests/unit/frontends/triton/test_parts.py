@@ -17,8 +17,7 @@ from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.tools.packages import require_minor
 from tilec.frontends.triton import api
 from tilec.frontends.triton.frontend import TritonFrontend
-from tilec.frontends.triton.writes import Function, accessed, resolver
-from tilec.frontends.triton.writes import written as written_by
+from tilec.frontends.triton.writes import Function, accesses, resolver
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Target
 
@@ -151,7 +150,7 @@ def kernel(body: str) -> Function:
 
 
 def written(body: str) -> set[str]:
-    return set(written_by(kernel(body)))
+    return set(accesses(kernel(body))[1])
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def written(body: str) -> set[str]:
     ],
 )
 def test_parameters_that_are_addresses(body: str, names: set[str]) -> None:
-    assert accessed(kernel(body)) == names
+    assert accesses(kernel(body))[0] == names
 
 
 @pytest.mark.parametrize(
