@@ -281,4 +281,4 @@ def test_hints_that_do_not_fit(root: Path, hints: dict[str, int], target: str, w
 def test_a_kernel_that_is_gone(root: Path, tmp_path: Path) -> None:
     gone = job(write(tmp_path), "add")
     write(tmp_path, {"k/a.py": HEAD + "@triton.jit\ndef ad(x):\n    pass\n"})
-    assert refused(gone).what == "k/a.py has no Triton kernel 'add'; it has ad"
+    assert refused(gone).what == "k/a.py: there is no Triton kernel 'add'; there is ad"

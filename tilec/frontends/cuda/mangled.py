@@ -25,20 +25,13 @@ _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
 @functools.lru_cache(maxsize=1024)
 def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
     """Return the types of an entry's parameters, or None if its symbol has none."""
-    text = _demangled(symbol)
-    if not text.endswith(")"):
+    tokens = lex(_demangled(symbol)).tokens
+    if not tokens or tokens[-1].text != "(":
         return None
-    depth = 0
-    for start in range(len(text) - 1, -1, -1):
-        depth += (text[start] == ")") - (text[start] == "(")
-        if depth == 0:
-            break
-    tokens: list[Token] = []
-    for part in split(lex(text[start + 1 : -1]).tokens):
-        # Give each type a name: else `long` in `unsigned long` would be taken for one.
-        tokens += [*part, Token("name", "unnamed", 1, 1), Token("punct", ",", 1, 1)]
+    # Give each type a name: else `long` in `unsigned long` would be taken for one.
+    named = [[*part, Token("name", "unnamed", 1, 1)] for part in split(tokens[-1].inside)]
     try:
-        return parameters(tokens, Scope(file=""), ())
+        return parameters(named, Scope(file=""), ())
     except CompileError:  # a reference in the type of a lambda
         return None
 

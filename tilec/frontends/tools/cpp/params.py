@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from tilec.frontends.tools.cpp import types
-from tilec.frontends.tools.cpp.tokens import Token
+from tilec.frontends.tools.cpp.tokens import Token, flat
 from tilec.model.cpp import dtype_of
 from tilec.model.declaration import ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.kernel import AxisValue
 
+_ALIGNED = ("alignas", "__align__", "__attribute__")
 _DROPPED = {
     "volatile",
     "__restrict__",
@@ -24,8 +25,9 @@ _DROPPED = {
     "typename",
     "register",
     "__const__",
+    "[[",
+    *_ALIGNED,
 }
-_OPEN = {"(": ")", "[": "]", "{": "}", "<": ">", "[[": "]]"}
 _MAX_ALIASES = 8
 
 
@@ -68,15 +70,15 @@ class Scope:
 
 
 def split(tokens: Iterable[Token]) -> list[list[Token]]:
-    """Split tokens at commas outside of all brackets."""
+    """Split tokens at commas outside of template arguments."""
     parts: list[list[Token]] = [[]]
-    closers: list[str] = []
+    depth = 0
     for token in tokens:
-        if token.text in _OPEN:
-            closers.append(_OPEN[token.text])
-        elif closers and token.text == closers[-1]:
-            closers.pop()
-        elif token.text == "," and not closers:
+        if token.text == "<":
+            depth += 1
+        elif token.text == ">" and depth:
+            depth -= 1
+        elif token.text == "," and not depth:
             parts.append([])
             continue
         parts[-1].append(token)
@@ -99,14 +101,13 @@ def template_parameter(tokens: Sequence[Token]) -> tuple[str, bool, bool]:
 
 
 def parameters(
-    tokens: Sequence[Token], scope: Scope, template: tuple[str, ...]
+    parts: Sequence[list[Token]], scope: Scope, template: tuple[str, ...]
 ) -> tuple[ParamDecl, ...]:
-    """Return the parameters of a kernel in order.
+    """Return the parameters of a kernel in order, from the tokens of each.
 
     Raises:
         CompileError: a parameter is a reference.
     """
-    parts = split(tokens)
     if len(parts) == 1 and [t.text for t in parts[0]] == ["void"]:
         return ()
     return tuple(
@@ -190,7 +191,7 @@ def _before_star(tokens: list[Token]) -> list[Token]:
 def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
     depth = 0
     for index, token in enumerate(tokens):
-        depth += (token.text in _OPEN) - (token.text in _OPEN.values())
+        depth += (token.text == "<") - (token.text == ">")
         if token.text == "=" and depth == 0:
             return tokens[:index], tokens[index + 1 :]
     return tokens, []
@@ -198,52 +199,30 @@ def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
 
 def _without_attributes(tokens: list[Token]) -> list[Token]:
     """Remove attributes, alignment and qualifiers that do not change the type."""
-    out: list[Token] = []
-    skip: list[str] = []
-    for index, token in enumerate(tokens):
-        if skip:
-            if token.text in _OPEN:
-                skip.append(_OPEN[token.text])
-            elif token.text == skip[-1]:
-                skip.pop()
-            continue
-        before = tokens[index - 1].text if index else ""
-        if token.text == "[[":
-            skip.append("]]")
-        elif token.text == "(" and before in ("alignas", "__align__", "__attribute__"):
-            skip.append(")")
-        elif token.text not in _DROPPED and token.text not in (
-            "alignas",
-            "__align__",
-            "__attribute__",
-        ):
-            out.append(token)
-    return out
+    before = ["", *(token.text for token in tokens)]
+    return [
+        token
+        for token, last in zip(tokens, before, strict=False)
+        if token.text not in _DROPPED and not (token.text == "(" and last in _ALIGNED)
+    ]
 
 
 def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
     """Return the type, the name and the number of array levels (0 or 1) of a declarator."""
     body = list(tokens)
-    arrays = 0
-    while body and body[-1].text == "]":
-        open_ = (
-            max(i for i, t in enumerate(body) if t.text == "[")
-            if any(t.text == "[" for t in body)
-            else 0
-        )
-        body, arrays = body[:open_], arrays + 1
-    if body and body[-1].text == ")":
+    while body and body[-1].text == "[":
+        body.pop()
+    arrays = int(len(body) < len(tokens))
+    first = next((i for i, t in enumerate(body) if t.text == "("), None)
+    if first is not None and body[-1].text == "(":
         # `float (*x)[4]` or `void (*f)(int)`: both are pointers.
-        inner = next(
-            (t for t in body if t.kind == "name" and body[body.index(t) - 1].text == "*"), None
-        )
-        open_ = next((i for i, t in enumerate(body) if t.text == "("), len(body))
-        star = next((t for t in body if t.text == "*"), body[-1])
-        return [*body[:open_], star], inner, 0
-    names = [i for i, t in enumerate(body) if t.kind == "name"]
-    if names and names[-1] == len(body) - 1 and _has_type(body[:-1]):
-        return body[:-1], body[-1], min(arrays, 1)
-    return body, None, min(arrays, 1)
+        inside = body[first].inside
+        star = next((t for t in inside if t.text == "*"), body[first])
+        name = next((t for t in inside if t.kind == "name"), None)
+        return [*body[:first], star], name, 0
+    if body and body[-1].kind == "name" and _has_type(body[:-1]):
+        return body[:-1], body[-1], arrays
+    return body, None, arrays
 
 
 def _has_type(tokens: list[Token]) -> bool:
@@ -256,11 +235,11 @@ def _has_type(tokens: list[Token]) -> bool:
     return any(t.text != "const" for t in tokens)
 
 
-def _outside(tokens: Sequence[Token]) -> list[Token]:
+def _outside(tokens: Iterable[Token]) -> list[Token]:
     """Return the tokens outside of template arguments."""
     out: list[Token] = []
     depth = 0
-    for token in tokens:
+    for token in flat(tokens):
         if token.text == "<":
             depth += 1
         elif token.text == ">" and depth:
@@ -273,7 +252,7 @@ def _outside(tokens: Sequence[Token]) -> list[Token]:
 def spell(tokens: Sequence[Token]) -> str:
     """Return tokens as C++ text: a space between words and after commas."""
     text = ""
-    for token in tokens:
+    for token in flat(tokens):
         if (
             text
             and (text[-1].isalnum() or text[-1] in "_*>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from tilec.frontends.tools.cpp.params import Scope, parameters, split, template_parameter
@@ -13,7 +14,6 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location
 SIMT, TILE = "__global__", "__tile_global__"
 """Keywords of kernels in CUDA C++ and in CUDA Tile C++."""
 
-_CLOSE = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _AFTER = {
     "noexcept",
     "->",
@@ -66,9 +66,7 @@ class _Reader:
 
     def __init__(self, lexed: Lexed, file: str, keyword: str) -> None:
         self._keyword = keyword
-        self._tokens = lexed.tokens
-        self._comments = lexed.comments
-        self._lines = {t.line for t in lexed.tokens}
+        self._lexed = lexed
         self._file = file
         self._scope = Scope(file=file)
         self._constants = {
@@ -77,121 +75,83 @@ class _Reader:
         self._kernels: dict[tuple[str, tuple[str, ...]], CppKernel] = {}
 
     def read(self) -> list[CppKernel]:
-        self._walk(0, len(self._tokens), (), plain=False)
+        self._walk(self._lexed.tokens, (), plain=False)
         return list(self._kernels.values())
 
-    def _walk(self, index: int, end: int, namespaces: tuple[str, ...], *, plain: bool) -> None:
+    def _walk(self, tokens: Sequence[Token], namespaces: tuple[str, ...], *, plain: bool) -> None:
         # `plain`: inside of `extern "C"`, where names are not mangled.
-        start = index  # of the current declaration
-        while index < end:
-            token = self._tokens[index]
-            if token.text in (";", "}"):
-                index += 1
-                start = index
-            elif token.text == self._keyword:
-                index = start = self._kernel(
-                    start, index, namespaces, plain=plain or self._is_extern(start)
-                )
-            elif token.text in ("using", "typedef"):
-                index = start = self._alias(index, end)
+        start = index = 0  # of the current declaration
+        while index < len(tokens):
+            token = tokens[index]
+            if token.text == self._keyword:
+                extern = plain or _is_extern(tokens[start:])
+                index = start = self._kernel(tokens, start, index, namespaces, plain=extern)
+                continue
+            if token.text in ("using", "typedef"):
+                first = index
+                while index < len(tokens) and tokens[index].text != ";":
+                    index += 1
+                self._scope.learn(tokens[first:index])
             elif token.text == "{":
-                close = self._match(index)
-                inner = self._namespace(start, index)
+                inner = _namespace(tokens[start:index])
                 if inner is not None:
-                    self._walk(
-                        index + 1,
-                        close,
-                        (*namespaces, *inner),
-                        plain=plain or self._is_extern(start),
-                    )
-                index = close + 1
+                    extern = plain or _is_extern(tokens[start:index])
+                    self._walk(token.inside, (*namespaces, *inner), plain=extern)
+            elif token.text == "=" and index > start:
+                self._constant(tokens[index - 1], tokens[index + 1 : index + 3])
+            index += 1
+            if token.text in (";", "{", "}", "using", "typedef"):
                 start = index
-            elif token.text in ("(", "[", "[["):
-                index = self._match(index) + 1
-            elif token.text == "=" and index:
-                self._constant(index)
-                index += 1
-            else:
-                index += 1
 
-    def _namespace(self, start: int, brace: int) -> tuple[str, ...] | None:
-        """Return the names of the namespace that a brace opens, or None."""
-        head = self._tokens[start:brace]
-        words = [t.text for t in head]
-        if "namespace" in words:
-            names = [t.text for t in head[words.index("namespace") + 1 :] if t.kind == "name"]
-            return tuple(n for n in names if n != "inline" and not n.startswith("__attribute"))
-        if words[:1] == ["extern"] and len(words) == 2 and head[1].kind == "string":
-            return ()
-        return None
-
-    def _is_extern(self, start: int) -> bool:
-        return [token.text for token in self._tokens[start : start + 2]] == ["extern", '"C"']
-
-    def _kernel(self, start: int, index: int, namespaces: tuple[str, ...], *, plain: bool) -> int:
+    def _kernel(
+        self,
+        tokens: Sequence[Token],
+        start: int,
+        index: int,
+        namespaces: tuple[str, ...],
+        *,
+        plain: bool,
+    ) -> int:
         """Read a kernel whose declaration starts at `start`, with the keyword at `index`.
 
         Returns the index after it.
         """
-        at = index + 1
-        while at < len(self._tokens) and self._tokens[at].text not in (";", "{", "}"):
-            if self._tokens[at].text == "(":
-                close = self._match(at)
-                after = self._behind(close + 1)
-                if (
-                    after < len(self._tokens)
-                    and self._tokens[after].text in ("{", ";")
-                    and self._tokens[at - 1].kind == "name"
-                ):
-                    self._add(start, at, close, after, namespaces, plain=plain)
-                    return self._match(after) + 1 if self._tokens[after].text == "{" else after + 1
-                at = close
-            at += 1
-        if at < len(self._tokens) and self._tokens[at].text == "{":
-            return self._match(at) + 1
-        return at + 1
-
-    def _behind(self, at: int) -> int:
-        """Skip attributes and qualifiers between the parameters and the body."""
-        while at < len(self._tokens) and self._tokens[at].text in _AFTER:
-            at = self._match(at) + 1 if self._tokens[at].text == "[[" else at + 1
-            if at < len(self._tokens) and self._tokens[at].text == "(":
-                at = self._match(at) + 1
-        return at
+        for at in range(index + 1, len(tokens)):
+            if tokens[at].text == "(" and tokens[at - 1].kind == "name":
+                end = _behind(tokens, at + 1)
+                if end < len(tokens) and tokens[end].text in ("{", ";"):
+                    self._add(tokens[start : end + 1], at - start, namespaces, plain=plain)
+                    return end + 1
+            elif tokens[at].text in (";", "{", "}"):
+                return at + 1
+        return len(tokens)
 
     def _add(
-        self,
-        start: int,
-        open_: int,
-        close: int,
-        after: int,
-        namespaces: tuple[str, ...],
-        *,
-        plain: bool,
+        self, tokens: Sequence[Token], at: int, namespaces: tuple[str, ...], *, plain: bool
     ) -> None:
-        name = self._tokens[open_ - 1]
-        template = self._template(start, open_)
+        """Add the kernel of a declaration, whose parameters are inside of token `at`."""
+        name, head = tokens[at - 1], tokens[: at - 1]
+        template = _template(head)
         if template is None:
             return
         names, required, variadic = template
-        head = self._tokens[start : open_ - 1]
-        tail = self._tokens[close + 1 : after]
+        around = (*head, *tokens[at + 1 : -1])
         qualified = "::".join((*namespaces, name.text))
-        taken, refused = self._parameters(open_, close, names)
+        taken, refused = self._parameters(tokens[at], names)
         decl = KernelDecl(
             name=name.text,
             qualified=qualified,
             location=Location(file=self._file, line=name.line, column=name.column),
-            doc=self._doc(self._tokens[start].line),
+            doc=self._doc(tokens[0].line),
             params=taken,
             refused=refused,
             template=names,
-            max_threads=self._bounds((*head, *tail)),
-            cluster=self._cluster((*head, *tail)),
+            max_threads=self._bounds(around),
+            cluster=self._cluster(around),
             typed=self._keyword == SIMT and not plain,
         )
         kernel = CppKernel(
-            decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{"
+            decl=decl, required=required, variadic=variadic, defined=tokens[-1].text == "{"
         )
         key = (decl.qualified, names)
         before = self._kernels.get(key)
@@ -199,78 +159,30 @@ class _Reader:
             self._kernels[key] = kernel
 
     def _parameters(
-        self, open_: int, close: int, names: tuple[str, ...]
+        self, brackets: Token, names: tuple[str, ...]
     ) -> tuple[tuple[ParamDecl, ...], tuple[Diagnostic, ...]]:
         """Return the parameters, or diagnostics if a parameter is refused."""
         template = tuple(n.removesuffix("...") for n in names)
         try:
-            return parameters(self._tokens[open_ + 1 : close], self._scope, template), ()
+            return parameters(split(brackets.inside), self._scope, template), ()
         except CompileError as exc:
             return (), exc.diagnostics
 
-    def _template(self, start: int, end: int) -> tuple[tuple[str, ...], int, bool] | None:
-        """Return names, number of required arguments and whether there is a pack.
-
-        The last template header counts. The result is None for explicit instantiations and
-        specializations.
-        """
-        result: tuple[tuple[str, ...], int, bool] = ((), 0, False)
-        index = start
-        while index < end:
-            if self._tokens[index].text == "template":
-                if index + 1 >= end or self._tokens[index + 1].text != "<":
-                    return None
-                close = self._angle(index + 1)
-                parts = [template_parameter(p) for p in split(self._tokens[index + 2 : close])]
-                if not parts:
-                    return None
-                result = (
-                    tuple(f"{name}..." if pack else name for name, _, pack in parts),
-                    sum(not default and not pack for _, default, pack in parts),
-                    any(pack for _, _, pack in parts),
-                )
-                index = close
-            index += 1
-        return result
-
-    def _alias(self, index: int, end: int) -> int:
-        stop = index
-        while stop < end and self._tokens[stop].text != ";":
-            stop = self._match(stop) + 1 if self._tokens[stop].text in _CLOSE else stop + 1
-        self._scope.learn(self._tokens[index:stop])
-        return stop + 1
-
-    def _constant(self, index: int) -> None:
+    def _constant(self, name: Token, value: Sequence[Token]) -> None:
         # `constexpr int N = 256;`
-        if (
-            index + 2 < len(self._tokens)
-            and self._tokens[index + 2].text == ";"
-            and self._tokens[index + 1].kind == "number"
-        ):
-            self._constants[self._tokens[index - 1].text] = self._tokens[index + 1].text
+        if [token.kind for token in value[:1]] == ["number"] and value[-1].text == ";":
+            self._constants[name.text] = value[0].text
 
     def _bounds(self, head: Sequence[Token]) -> int:
-        arguments = self._attribute(head, "__launch_bounds__")
+        arguments = _attribute(head, "__launch_bounds__")
         return (self._number(arguments[0]) or 0) if arguments else 0
 
     def _cluster(self, head: Sequence[Token]) -> tuple[int, ...]:
-        arguments = self._attribute(head, "__cluster_dims__")
+        arguments = _attribute(head, "__cluster_dims__")
         numbers = [self._number(a) for a in arguments]
         if not numbers or not all(numbers):
             return ()
         return tuple([n or 1 for n in numbers] + [1] * (3 - len(numbers)))
-
-    def _attribute(self, head: Sequence[Token], name: str) -> list[list[Token]]:
-        for index, token in enumerate(head[:-1]):
-            if token.text == name and head[index + 1].text == "(":
-                depth, inner = 0, []
-                for each in head[index + 1 :]:
-                    depth += (each.text == "(") - (each.text == ")")
-                    if depth == 0:
-                        break
-                    inner.append(each)
-                return split(inner[1:])
-        return []
 
     def _number(self, tokens: Sequence[Token]) -> int | None:
         """Return the value of an integer literal or a known constant, or None."""
@@ -285,11 +197,11 @@ class _Reader:
     def _doc(self, line: int) -> str:
         """Return the text of the comment that ends on the line before."""
         parts: list[str] = []
-        for comment in reversed(self._comments):
+        for comment in reversed(self._lexed.comments):
             last = comment.line + comment.text.count("\n")
             if last >= line:
                 continue
-            if last != line - 1 or comment.line in self._lines:
+            if last != line - 1 or comment.line in self._lexed.lines:
                 break
             parts.insert(0, comment.text)
             line = comment.line
@@ -297,38 +209,66 @@ class _Reader:
                 break
         return clean_comment("\n".join(parts))
 
-    def _match(self, index: int) -> int:
-        """Return the index of the closing bracket, or of the last token."""
-        closers: list[str] = []
-        for at in range(index, len(self._tokens)):
-            text = self._tokens[at].text
-            if text in _CLOSE:
-                closers.append(_CLOSE[text])
-            elif closers and text == closers[-1]:
-                closers.pop()
-                if not closers:
-                    return at
-            elif text == "]]" and closers[-2:] == ["]", "]"]:
-                del closers[-2:]
-                if not closers:
-                    return at
-        return len(self._tokens) - 1
 
-    def _angle(self, index: int) -> int:
-        depth = 0
-        at = index
-        while at < len(self._tokens):
-            text = self._tokens[at].text
-            if text in _CLOSE:
-                at = self._match(at)
-            elif text in (";", "{"):
-                break
-            else:
-                depth += (text == "<") - (text == ">")
-                if depth == 0:
-                    return at
+def _namespace(head: Sequence[Token]) -> tuple[str, ...] | None:
+    """Return the names of the namespace that a brace after `head` opens, or None."""
+    words = [token.text for token in head]
+    if "namespace" in words:
+        names = [t.text for t in head[words.index("namespace") + 1 :] if t.kind == "name"]
+        return tuple(n for n in names if n != "inline" and not n.startswith("__attribute"))
+    return () if words[:1] == ["extern"] and [t.kind for t in head[1:]] == ["string"] else None
+
+
+def _is_extern(tokens: Sequence[Token]) -> bool:
+    return [token.text for token in tokens[:2]] == ["extern", '"C"']
+
+
+def _behind(tokens: Sequence[Token], at: int) -> int:
+    """Skip attributes and qualifiers between the parameters and the body."""
+    while at < len(tokens) and tokens[at].text in _AFTER:
+        at += 1
+        if at < len(tokens) and tokens[at].text == "(":
             at += 1
-        return at
+    return at
+
+
+def _template(head: Sequence[Token]) -> tuple[tuple[str, ...], int, bool] | None:
+    """Return names, number of required arguments and whether there is a pack.
+
+    The last template header counts. The result is None for explicit instantiations and
+    specializations.
+    """
+    result: tuple[tuple[str, ...], int, bool] = ((), 0, False)
+    for index, token in enumerate(head):
+        if token.text == "template":
+            inside = _arguments(head[index + 1 :])
+            parts = [template_parameter(part) for part in split(inside)]
+            if not parts:
+                return None
+            result = (
+                tuple(f"{name}..." if pack else name for name, _, pack in parts),
+                sum(not default and not pack for _, default, pack in parts),
+                any(pack for _, _, pack in parts),
+            )
+    return result
+
+
+def _arguments(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the tokens in the angle brackets that begin here; empty without any."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.text == "<") - (token.text == ">")
+        if depth == 0:
+            return tokens[1:index]
+    return tokens[1:]
+
+
+def _attribute(head: Sequence[Token], name: str) -> list[list[Token]]:
+    """Return the arguments of `name(…)`, or an empty list."""
+    for token, after in itertools.pairwise(head):
+        if token.text == name and after.text == "(":
+            return split(after.inside)
+    return []
 
 
 def clean_comment(text: str) -> str:

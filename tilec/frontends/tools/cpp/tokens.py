@@ -1,11 +1,11 @@
-"""Split C++ text into tokens with locations, and expand object-like macros of the file."""
+"""Split C++ text into tokens with locations, nested by brackets; expand object-like macros."""
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _TOKEN = re.compile(
     r"""
@@ -25,6 +25,7 @@ _IN_DIRECTIVE = re.compile(
     r"/\*.*?(?:\*/|\Z)|//(?:\\\r?\n|[^\n])*|\"(?:\\.|[^\"\\\n])*\"?|\\\r?\n|\n|[^\n\\/\"]+|.",
     re.DOTALL,
 )
+_CLOSE = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _DIRECTIVE = re.compile(r"#[ \t]*(\w*)")
 _MAX_BODY = 64
 _MAX_EXPANDED = 1 << 18
@@ -34,22 +35,29 @@ _MAX_EXPANDED = 1 << 18
 class Token:
     """A token: its kind, text, line and column (from 1).
 
-    Kinds are name, number, string, char, punct, comment and directive.
+    Kinds are name, number, string, char, punct, comment and directive. An opening bracket has the
+    tokens up to its closing one `inside`, once they are nested.
     """
 
     kind: str
     text: str
     line: int
     column: int
+    inside: tuple[Token, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lexed:
-    """A file's tokens (without comments and directives), comments and object-like macros."""
+    """A file's nested tokens (without comments and directives), comments, object-like macros.
+
+    Attributes:
+        lines: numbers of the lines that have tokens.
+    """
 
     tokens: tuple[Token, ...]
     comments: tuple[Token, ...]
     macros: dict[str, tuple[Token, ...]]
+    lines: frozenset[int]
 
 
 def lex(text: str) -> Lexed:
@@ -69,12 +77,55 @@ def lex(text: str) -> Lexed:
         if token.kind == "directive":
             _define(token, macros)
         stream.append(token)
-    tokens, _ = _branches(stream, 0)
+    kept, _ = _branches(stream, 0)
+    tokens = _expand(kept, macros, frozenset(), [_MAX_EXPANDED])
     return Lexed(
-        tokens=tuple(_expand(tokens, macros, frozenset(), [_MAX_EXPANDED])),
+        tokens=_nested(tokens),
         comments=tuple(comments),
         macros=macros,
+        lines=frozenset(token.line for token in tokens),
     )
+
+
+def flat(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield tokens with those inside of brackets, and the closing brackets."""
+    waiting = list(tokens)[::-1]
+    while waiting:
+        token = waiting.pop()
+        yield token
+        if token.kind == "punct" and token.text in _CLOSE:
+            waiting.append(Token("punct", _CLOSE[token.text], token.line, token.column))
+            waiting += token.inside[::-1]
+
+
+def _nested(tokens: Iterable[Token]) -> tuple[Token, ...]:
+    """Put tokens inside of the brackets around them; an unclosed bracket encloses the rest."""
+    opened: list[Token] = []
+    levels: list[list[Token]] = [[]]
+
+    def close() -> None:
+        inside = tuple(levels.pop())
+        levels[-1].append(dataclasses.replace(opened.pop(), inside=inside))
+
+    for token in tokens:
+        text = token.text if token.kind == "punct" else ""
+        if text in _CLOSE:
+            opened.append(token)
+            levels.append([])
+            continue
+        if text == "]]" and [each.text for each in opened[-2:]] == ["[", "["]:
+            close()
+            text = "]"
+        if text == "}" and any(each.text == "{" for each in opened):
+            while opened[-1].text != "{":  # brackets in it that nothing closes
+                close()
+        if opened and text == _CLOSE[opened[-1].text]:
+            close()
+        else:
+            levels[-1].append(token)
+    while opened:
+        close()
+    return tuple(levels[0])
 
 
 def _scan(text: str) -> Iterable[Token]:

@@ -218,5 +218,6 @@ def test_unbalanced_text_is_the_compilers_business() -> None:
         "__global__ void k(int* x) {",
         "template < __global__ void k() {}",
         "}}} __global__ void k() {}",
+        f"__global__ void k(float x = {'(' * 5000}1{')' * 5000}) {{}}",
     ):
         assert len(find_kernels(text, "k.cu")) <= 1
