@@ -11,8 +11,8 @@ import pytest
 
 from tests.toolchain.test_triton_same_code import by_triton, same_tools  # noqa: F401 - a fixture
 from tests.toolchain.triton_jobs import frontend, job, ptr, scalar, slot, tensor, write
-from tilec.frontends.tools.sass import _section
 from tilec.model.job import Job
+from tilec_runtime.bundle.cubin import section
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.signature import Assumption
 
@@ -96,7 +96,7 @@ def test_it_is_the_code_that_triton_makes_of_a_none(
         "BLOCK": "constexpr",
     }
     theirs = by_triton(own, "shift", types, {2: None, 5: 128}, (*((0, 1) if facts else ()), 4))
-    assert _section(frontend().compile(own).data, ".text.shift") == _section(theirs, ".text.shift")
+    assert section(frontend().compile(own).data, ".text.shift") == section(theirs, ".text.shift")
 
 
 def test_a_descriptor_may_be_none_too(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from tests.toolchain.prebuilt_samples import source as prebuilt_source
 from tests.toolchain.triton_jobs import ADD_ABI, ALIGNED, FAST, dot_job, frontend, job, slot, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.modules import load
-from tilec.frontends.tools.sass import _section
 from tilec.frontends.tools.search import find_tool
 from tilec.frontends.triton import api
 from tilec.model.job import Job, KernelSpec, Variant
+from tilec_runtime.bundle.cubin import section
 from tilec_runtime.model.arch import Target
 
 pytestmark = pytest.mark.toolchain
@@ -95,7 +95,7 @@ def same_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kernel_over_vectors(tmp_path: Path, target: str) -> None:
     own = job(write(tmp_path), target=target, assume=ALIGNED, abi=ADD_ABI)
     theirs = by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3))
-    assert _section(frontend().compile(own).data, ".text.add") == _section(theirs, ".text.add")
+    assert section(frontend().compile(own).data, ".text.add") == section(theirs, ".text.add")
 
 
 @pytest.mark.usefixtures("same_tools")
@@ -106,7 +106,7 @@ def test_a_kernel_over_vectors(tmp_path: Path, target: str) -> None:
 def test_a_product(tmp_path: Path, target: str, options: dict[str, int]) -> None:
     own = dot_job(write(tmp_path), target, assume=FAST, hints=options)
     theirs = by_triton(own, "dot", DOT, {5: 1, 8: 64, 9: 32}, (0, 1, 3, 4), **options)
-    assert _section(frontend().compile(own).data, ".text.dot") == _section(theirs, ".text.dot")
+    assert section(frontend().compile(own).data, ".text.dot") == section(theirs, ".text.dot")
 
 
 @pytest.mark.usefixtures("same_tools")

@@ -96,7 +96,8 @@ def refusal(
             fix = f'define what that asks for: define = {{ {name} = "1" }} in [frontend.cuda] or the kernel'
             return CompileError(message, fix=fix, log=log, command=command)
         names = [other.qualified or other.name for other in candidates]
-        advice = symbol_advice(shown, expression, decl, names)
+        advice = hint(shown) if "is undefined" in shown else ""
+        advice = advice or symbol_advice(shown, expression, decl, names)
         message = f"the source has no instance {expression}: {shown}"
         return CompileError(message, fix=advice, log=log, command=command)
     count = "no message that could be read: see its log"

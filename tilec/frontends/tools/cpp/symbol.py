@@ -13,14 +13,6 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
-_TYPE_HEADERS = {
-    "__half": "cuda_fp16.h",
-    "__nv_bfloat16": "cuda_bf16.h",
-    "__nv_fp8_e4m3": "cuda_fp8.h",
-    "__nv_fp8_e5m2": "cuda_fp8.h",
-    "__nv_fp8_e8m0": "cuda_fp8.h",
-    "__nv_fp4x2_e2m1": "cuda_fp4.h",
-}
 _PLACE = re.compile(r"\{\s*(\w+)\s*\}")
 _DOUBLE = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _LENGTH = re.compile(r"\d+")
@@ -173,10 +165,6 @@ def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Seq
 
     `candidates` are the names of the source's kernels.
     """
-    if "is undefined" in words:
-        header = next((h for name, h in _TYPE_HEADERS.items() if f'"{name}"' in words), "")
-        if header:
-            return f"the source does not know this type: #include <{header}>"
     if "overloaded function" in words:
         return f"give each overload of {decl.name} a name of its own: a kernel is found by its function's name"
     base, arguments = cut(expression)
