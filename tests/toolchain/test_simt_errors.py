@@ -9,6 +9,7 @@ import pytest
 from tests.toolchain.simt_jobs import COMMON, frontend, job, scalar, tensor, write
 from tilec.frontends.simt import api
 from tilec.frontends.tools.packages import require_minor
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
@@ -265,12 +266,6 @@ SOURCES = {
         1,
         "align=True",
     ),
-    "signature": (
-        '@cuda.jit("void(int64[:, :])")\ndef k(z):\n    z[0] = 1\n',
-        "@cuda.jit is given (array(int64, 2d, A)), and the manifest passes (array(",
-        1,
-        "take the signature out",
-    ),
     "GPU at import": (
         "held = cuda.to_device(np.zeros(3))\n@cuda.jit\ndef k(z):\n    z[0] = 1\n",
         "the module asks for a GPU when it is imported",
@@ -278,10 +273,10 @@ SOURCES = {
         "move such calls under",
     ),
     "linked": (
-        '@cuda.jit(link=["a.cu"])\ndef k(z):\n    z[0] = 1\n',
-        "@cuda.jit(link=…) names a.cu",
-        1,
-        "functions of Python only",
+        'act = cuda.declare_device("act", "float32(float32)")\n@cuda.jit(link=["a.cu"])\ndef k(z):\n    z[0] = act(z[0])\n',
+        "which is defined nowhere",
+        2,
+        "define it in CUDA C++",
     ),
     "two decorators": (
         "@simt.kernel\n@cuda.jit\ndef k(z):\n    z[0] = 1\n",
@@ -311,12 +306,8 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_what_a_kernel_cannot_be(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_kernel_cannot_be(name: str, tmp_path: Path) -> None:
     text, what, line, hint = SOURCES[name]
-    if name == "signature":
-        _without_a_driver(monkeypatch)
     error = compiled(tmp_path, text, params=(tensor("z", "T", out="simt.Ref" not in text),))
     first = error.diagnostics[0]
     assert what in first.message, error
@@ -326,8 +317,9 @@ def test_what_a_kernel_cannot_be(
     assert " at 0x" not in first.message
 
 
-def _without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same on a machine that has one."""
+def test_a_signature_compiles_nothing_when_a_module_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from numba.cuda.cudadrv import error
 
     def refuse() -> None:
@@ -335,6 +327,10 @@ def _without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
     api.load()
     monkeypatch.setattr("numba.cuda.dispatcher.get_current_device", refuse)
+    text = '@cuda.jit("void(float32[:])")\ndef k(z):\n    z[0] = 1\n'
+    root = write(tmp_path, {"k/__init__.py": "", "k/common.py": COMMON, "k/a.py": HEAD + text})
+    (decl,) = frontend().declare(Source(root=str(root), path="k/a.py"))
+    assert (decl.name, decl.refused) == ("k", ())
 
 
 def test_an_error_in_a_function_names_the_call(tmp_path: Path) -> None:

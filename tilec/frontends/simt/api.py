@@ -146,40 +146,6 @@ def _kernel(dispatcher: Any) -> Kernel:
     )
 
 
-def linked_by(value: Any) -> tuple[str, ...]:
-    """Return the files in `@cuda.jit(link=…)` of a kernel."""
-    dispatcher = dispatcher_of(value)
-    return (
-        tuple(map(str, dispatcher.targetoptions.get("link") or ()))
-        if dispatcher is not None
-        else ()
-    )
-
-
-def signatures_of(value: object) -> tuple[tuple[object, ...], ...]:
-    """Return the parameter types of each signature given to `@cuda.jit` of a kernel."""
-    dispatcher = dispatcher_of(value)
-    return tuple(dispatcher.overloads) if dispatcher is not None else ()
-
-
-def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[Argument]) -> str:
-    """Return why no signature accepts the arguments of a launch, or an empty string.
-
-    Arrays match by dtype and rank. Their layout follows the strides in the manifest.
-    """
-    given = [inner(argument) for argument in arguments]
-    if not signatures or any(
-        [_alike(kind) for kind in types] == [_alike(kind) for kind in given] for types in signatures
-    ):
-        return ""
-    allowed = " or ".join(f"({', '.join(map(str, types))})" for types in signatures)
-    return f"@cuda.jit is given {allowed}, and the manifest passes ({', '.join(map(str, given))})"
-
-
-def _alike(kind: object) -> object:
-    return (getattr(kind, "dtype", None), kind.ndim) if hasattr(kind, "ndim") else kind
-
-
 def dispatcher_of(value: Any) -> Any:
     """Return a `@cuda.jit` dispatcher of a function outside numba, or None."""
     if "numba_cuda" not in sys.modules:

@@ -61,14 +61,7 @@ class JobCompiler:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        if self._kernel.linked:
-            message = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
-            raise CompileError(message, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
-        if message := api.disagreement(self._kernel.signatures, bound.arguments):
-            raise CompileError(
-                message, fix="say the same in params and args, or take the signature out"
-            )
         api.warm()
         compiled = isolated(functools.partial(self._ptx, bound))
         text, code = self._linked(compiled)

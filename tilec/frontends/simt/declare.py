@@ -33,8 +33,6 @@ class SimtKernel:
         decl: the declaration.
         node: syntax of the function's definition, or None if no project file has it.
         variables: (module, variable, axis) of axes that the kernel or a called function may name.
-        linked: files of `@cuda.jit(link=…)`.
-        signatures: signatures of `@cuda.jit`.
         captured: (name, axis) of axes that it captures from an enclosing function.
     """
 
@@ -43,8 +41,6 @@ class SimtKernel:
     decl: KernelDecl
     node: ast.FunctionDef | None
     variables: tuple[tuple[str, str, Axis], ...]
-    linked: tuple[str, ...] = ()
-    signatures: tuple[tuple[object, ...], ...] = ()
     captured: tuple[tuple[str, Axis], ...] = ()
 
 
@@ -56,10 +52,7 @@ def read(module: LoadedModule, name: str, value: object) -> SimtKernel | None:
     kernel = api.kernel_of(value)
     if kernel is None:
         return None
-    return dataclasses.replace(
-        _Reader(module, name, kernel).read(api.linked_by(value)),
-        signatures=api.signatures_of(value),
-    )
+    return _Reader(module, name, kernel).read()
 
 
 class _Reader:
@@ -70,7 +63,7 @@ class _Reader:
         self._node, self._at = definition(module, kernel.function)
         self._problems: list[Diagnostic] = []
 
-    def read(self, linked: tuple[str, ...]) -> SimtKernel:
+    def read(self) -> SimtKernel:
         """Return the kernel with its declaration."""
         function = self._kernel.function
         annotations = {}
@@ -116,7 +109,6 @@ class _Reader:
             decl=decl,
             node=self._node,
             variables=variables,
-            linked=linked,
             captured=axes,
         )
 
