@@ -12,7 +12,6 @@ from tilec_runtime.device.device import Device
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.copies import Dup, ToHost, packed_error
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.ops.policy import current_device
 from tilec_runtime.ops.transfers import FromHost, Memcpy, Upload
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.tensors import host
@@ -127,7 +126,7 @@ def pinned(shape: Any, dtype: Any, device: DeviceLike | None = None) -> Array:
     extents, name = checked_shape(shape), dtype_name(dtype)
     if DTYPES[name].packed:
         raise packed_error(name)
-    where = current_device() if device is None else Device(device)
+    where = Device(device)
     memory = pinned_bytes(
         where.driver, where.ordinal, DTYPES[name].size_of(math.prod(extents)), needed=True
     )

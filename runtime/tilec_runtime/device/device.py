@@ -30,7 +30,7 @@ class Device:
 
         Args:
             device: a number, `"cuda:1"`, `"cpu"`, a `Device`, or a device object of torch, CuPy,
-                cuda.core or JAX.
+                cuda.core or JAX; None for the default device.
             driver: the driver of the device; the process's driver for it by default.
 
         Raises:

@@ -14,7 +14,7 @@ from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device.device import Device
 from tilec_runtime.device.layout import ON_CPU
-from tilec_runtime.device.scalars import bare, is_whole, require_kind, shown
+from tilec_runtime.device.scalars import handle_number, require_kind
 from tilec_runtime.errors import (
     BundleError,
     CallError,
@@ -26,7 +26,6 @@ from tilec_runtime.launch.limits import check_device_limits
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.ops.policy import current_device
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.values import Uncopied
 
@@ -83,7 +82,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
     require_kind("load_module_from_bytes", "bytes", data, (bytes, bytearray), fix)
     data = bytes(data)
-    where = current_device() if device is None else Device(device)
+    where = Device(device)
     entries = _entries(data)
     if where.ordinal == ON_CPU and not data.startswith(_TILE_IR):
         message = "the cpu device runs Tile IR, and the module is code of a GPU"
@@ -135,8 +134,10 @@ class KernelModule(Uncopied):
         Raises:
             CallError: `handle` is not a handle.
         """
-        number = _handle_of("module", handle)
-        return cls(number, current_device() if device is None else Device(device))
+        number = handle_number(
+            handle, "a module", "pass a CUmodule of cuda.bindings, or its number"
+        )
+        return cls(number, Device(device))
 
     def function(self, symbol: str, params: tuple[str, ...] | None = None) -> KernelFunction:
         """Look up an entry point.
@@ -226,8 +227,10 @@ class KernelFunction(Uncopied):
             CallError: `handle` is not a handle, or `params` has a name that is not a dtype.
         """
         return cls(
-            _handle_of("function", handle),
-            current_device() if device is None else Device(device),
+            handle_number(
+                handle, "a function", "pass a CUfunction of cuda.bindings, or its number"
+            ),
+            Device(device),
             symbol,
             _checked(symbol, params, None),
             None,
@@ -289,18 +292,6 @@ class KernelFunction(Uncopied):
             else f"bytes {self.sizes}"
         )
         return f"<KernelFunction {self.symbol}({known}) on {self.device!r}>"
-
-
-def _handle_of(noun: str, handle: Any) -> Any:
-    number = bare(handle)
-    if (
-        number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0)
-    ):  # the handles of a test's driver may be any other object
-        raise CallError(
-            f"{shown(handle)} is no handle of a {noun}",
-            fix=f"pass a CU{noun} of cuda.bindings, or its number",
-        )
-    return number
 
 
 def size_of(dtype: str) -> int:

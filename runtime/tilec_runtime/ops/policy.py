@@ -40,7 +40,7 @@ class StreamPoolRoundRobin(Uncopied):
             raise SchedulingError(
                 f"a pool of {streams} streams has none to give", fix="ask for one stream at least"
             )
-        self.device = current_device() if device is None else Device(device)
+        self.device = Device(device)
         self._indices = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
         self._lock = ForkLock()

@@ -175,7 +175,6 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
             "load_module_from_bytes takes bytes, got a str",
         ),  # type: ignore[arg-type]
         (lambda: KernelModule.borrow_raw(None, "cpu"), "None is no handle of a module"),
-        (lambda: KernelModule.borrow_raw(0, "cpu"), "0 is no handle of a module"),
         (lambda: KernelFunction.borrow_raw(2.5, "cpu"), "2.5 is no handle of a function"),
         (lambda: Device.borrow_raw(1.5, driver=FakeDriver()), "1.5 is no handle of a device"),
         (

@@ -252,10 +252,11 @@ class Wrapped:
 
 
 def test_handles_of_others_are_borrowed(gpu: Gpu) -> None:
-    module = KernelModule.borrow_raw(("theirs",))
+    module = KernelModule.borrow_raw(3)
     assert module.function("scale", PARAMS).handle == "scale"
     assert KernelFunction.borrow_raw(Wrapped()).handle == 7
-    function = KernelFunction.borrow_raw("scale", symbol="scale", params=PARAMS)
+    gpu.driver.kernels[7] = gpu.driver.kernels["scale"]  # type: ignore[index] - the fake's handles
+    function = KernelFunction.borrow_raw(7, symbol="scale", params=PARAMS)
     loads = len(gpu.driver.loads)
     launch = (
         AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(3).push_arg(4.0)
