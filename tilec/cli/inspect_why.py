@@ -14,7 +14,7 @@ from tilec.inspection.why import Why, explain_choice, pretended
 from tilec_runtime.bundle.choose import Candidate, Choice
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import MissingError, UsageError
 from tilec_runtime.launch.prepare import Explanation
 from tilec_runtime.model.table import axis_shown

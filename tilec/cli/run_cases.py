@@ -28,7 +28,7 @@ from tilec.inspection.why import taken
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import atomic_write
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import TilecError
 
 LONG = 5.0  # seconds after which a note names the case, if no terminal shows it

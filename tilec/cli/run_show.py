@@ -19,7 +19,7 @@ from tilec.cli.style import style
 from tilec.cli.tables import Cell, Table, cells, columns, plural, table, terminal_width
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.cpu.tileir.trace import step
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.launch.jit import Compiled
 from tilec_runtime.model.dtype import DTYPES
 

@@ -39,7 +39,7 @@ from tilec.tune.wire import Ready
 from tilec.tune.workplace import Workplace
 from tilec_runtime.device.devices import devices as gpus
 from tilec_runtime.device.devices import driver_of, find_device
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
 FOLDER = "tune"  # in .tilec

@@ -13,7 +13,7 @@ from tilec_runtime.bundle.choose import Choice, DeviceFacts, advice, choose_imag
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import cpu_driver
 from tilec_runtime.device.layout import TensorFacts, settled_stride
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import TilecError, UsageError
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.load import site_on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilec.manifest.types import Manifest
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.jit import JitFallback

@@ -10,7 +10,7 @@ import dataclasses
 from tilec.bench.measure import Measurement, MeasureOptions
 from tilec.case.cases import BoundCase
 from tilec.model.tuning import Status
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

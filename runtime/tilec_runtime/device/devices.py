@@ -6,7 +6,7 @@ import contextvars
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilec_runtime.device.layout import ON_CPU
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import CallError
 
 if TYPE_CHECKING:

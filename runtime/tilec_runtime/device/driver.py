@@ -11,7 +11,7 @@ from tilec_runtime.device.core import CORE
 from tilec_runtime.device.driver_calls import no_driver
 from tilec_runtime.device.driver_memory import MemoryCalls
 from tilec_runtime.device.libcuda import LaunchAttribute, LaunchConfig, Libcuda
-from tilec_runtime.device.seam_types import (
+from tilec_runtime.device.seam import (
     DeviceInfo,
     ExecutableHandle,
     FunctionFacts,

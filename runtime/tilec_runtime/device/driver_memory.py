@@ -9,7 +9,7 @@ from typing import Any
 
 from tilec_runtime.device.driver_calls import Calls
 from tilec_runtime.device.libcuda import Copy3D, PoolProperties
-from tilec_runtime.device.seam_types import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
+from tilec_runtime.device.seam import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
 # Attributes of addresses; kinds of memory and flags.

@@ -9,7 +9,7 @@ import collections
 from collections.abc import Callable, Sequence
 
 from tilec_runtime.device.layout import device_words
-from tilec_runtime.device.seam_types import LaunchShape
+from tilec_runtime.device.seam import LaunchShape
 from tilec_runtime.errors import ContextLostError, DriverError
 
 # Most launches that are kept, and most that a message names.

@@ -18,7 +18,7 @@ from tilec_runtime.device.layout import (
     overlaps_itself,
 )
 from tilec_runtime.device.scalars import is_number, numpy_dtype, refusal, shown
-from tilec_runtime.device.seam_types import GridWish
+from tilec_runtime.device.seam import GridWish
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,

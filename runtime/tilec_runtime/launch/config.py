@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from tilec_runtime.device.scalars import is_whole, shown
-from tilec_runtime.device.seam_types import Dim3, LaunchShape, dim3
+from tilec_runtime.device.seam import Dim3, LaunchShape, dim3
 from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
 from tilec_runtime.model.kernel import KernelInfo
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.bundle.choose import Candidate, DeviceFacts
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.seam_types import (
+from tilec_runtime.device.seam import (
     DeviceInfo,
     FunctionFacts,
     FunctionHandle,

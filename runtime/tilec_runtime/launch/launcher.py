@@ -9,7 +9,7 @@ from tilec_runtime.device.handles import current_stream, stream_handle
 from tilec_runtime.device.lines import Line
 from tilec_runtime.device.recording import RECORDINGS, own_recording, recording_of
 from tilec_runtime.device.scalars import MISFITS, is_number
-from tilec_runtime.device.seam_types import GridWish
+from tilec_runtime.device.seam import GridWish
 from tilec_runtime.errors import ArgumentError
 from tilec_runtime.launch.binding import bind, check_axes, given_axes
 from tilec_runtime.launch.checks import Call

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.device.seam_types import DeviceInfo, Dim3, LaunchShape, dim3
+from tilec_runtime.device.seam import DeviceInfo, Dim3, LaunchShape, dim3
 from tilec_runtime.errors import ArgumentError, LaunchLimitError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.images import LoadedFunction

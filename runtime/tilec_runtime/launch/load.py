@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tilec_runtime.bundle.choose import JIT_VARIABLE
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
-from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.forks import Once
 from tilec_runtime.launch.images import Site, store_of
 from tilec_runtime.launch.launcher import Launcher

@@ -7,8 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import require_image
-from tilec_runtime.device.seam import LaunchShape
-from tilec_runtime.device.seam_types import DeviceInfo, dim3
+from tilec_runtime.device.seam import DeviceInfo, LaunchShape, dim3
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.images import LoadedFunction
 from tilec_runtime.launch.limits import (

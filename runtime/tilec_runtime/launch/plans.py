@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tilec_runtime.device.seam_types import FunctionHandle, LaunchCall, LaunchShape, dim3
+from tilec_runtime.device.seam import FunctionHandle, LaunchCall, LaunchShape, dim3
 from tilec_runtime.launch.keys import CallFacts, Key, Slots
 from tilec_runtime.launch.packing import Packing
 from tilec_runtime.launch.program import SHAPE_OUTPUTS, Step, packed, run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import Choice, choose_image, require_image
-from tilec_runtime.device.seam_types import (
+from tilec_runtime.device.seam import (
     DeviceInfo,
     GridRule,
     LaunchCall,

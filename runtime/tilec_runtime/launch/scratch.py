@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tilec_runtime.errors import LaunchError
 
 if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceDriver
-    from tilec_runtime.device.seam_types import LaunchCall, LaunchShape
+    from tilec_runtime.device.seam import DeviceDriver, LaunchCall, LaunchShape
 
 _ADDRESS = ctypes.sizeof(ctypes.c_void_p)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilec_runtime.device.seam_types import Dim3, GridRule, GridWish
+from tilec_runtime.device.seam import Dim3, GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, LayoutError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.limits import MOST_TILES, refused

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, U
 
 from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import require_kind
-from tilec_runtime.device.seam import DeviceDriver, Dim3
-from tilec_runtime.device.seam_types import GridRule, GridWish, dim3
+from tilec_runtime.device.seam import DeviceDriver, Dim3, GridRule, GridWish, dim3
 from tilec_runtime.errors import LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind, given_axes
 from tilec_runtime.launch.contract import Contract

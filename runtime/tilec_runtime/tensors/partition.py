@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from tilec_runtime.device.layout import Shape
 from tilec_runtime.device.scalars import whole
-from tilec_runtime.device.seam_types import GridRule, GridWish, dim3
+from tilec_runtime.device.seam import GridRule, GridWish, dim3
 from tilec_runtime.errors import LaunchLimitError, TensorError
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described

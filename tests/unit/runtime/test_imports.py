@@ -152,7 +152,7 @@ ON_THE_PATH = {
     "": "_core bundle device errors foreign forks launch model package tensors values",
     "bundle": "archive choose codec format limits parts read rules schema",
     "device": "core devices driver driver_calls driver_memory handles layout "
-    "libcuda lines lost recording scalars seam_types",
+    "libcuda lines lost recording scalars seam",
     "launch": "binding checks contract images keys launcher limits load native "
     "packing plans prepare program select",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel operator safety signature "

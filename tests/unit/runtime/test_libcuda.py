@@ -24,7 +24,7 @@ from tilec_runtime.device.libcuda import (
     Libcuda,
     PoolProperties,
 )
-from tilec_runtime.device.seam_types import LaunchShape
+from tilec_runtime.device.seam import LaunchShape
 from tilec_runtime.errors import DriverError, NoDeviceError
 
 HEADER = Path(bindings.__path__[0]) / "cydriver.pxd"
