@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import typing
+from collections.abc import Callable
 
 import pytest
 
+from tests.attack.mutants import KERNELS
 from tests.bundle_samples import Sample, plain_index, read_plain
+from tests.runtime_samples import bundle_of
 from tilec_runtime.bundle.format import (
     INDEX_NAME,
     SCHEMA_VERSION,
     from_members,
-    images_of,
     index_members,
 )
-from tilec_runtime.errors import BundleError
+from tilec_runtime.errors import BundleError, Location
 from tilec_runtime.model.digest import canonical_json
 from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
-from tilec_runtime.model.signature import Assumption, Param
+from tilec_runtime.model.signature import Assumption, ListParam, Param, ParamKind
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
@@ -66,9 +70,34 @@ def edited(*steps: str | int, value: typing.Any) -> typing.Any:
     return plain
 
 
-def test_round_trip() -> None:
-    assert from_members(index_members(full())) == full()
-    assert len(list(images_of(full()))) == 24
+def odd() -> BundleInfo:
+    """Kernels with lists, with few facts, and with values that JSON or equality would change."""
+    values = (True, 1, 1.0, -0.0, "", "é", math.inf, -math.inf, 2**63 - 1, -(2**63))
+    arrays = tuple(
+        Param(name=f"x_{n}", kind=ParamKind.TENSOR, dtype="f8e4m3", rank=-1, optional=n > 0)
+        for n in range(2)
+    )
+    kernel = KernelInfo(
+        name="odd",
+        language="",
+        location=Location(file="a b/ä.py"),
+        params=(Param(name="n", kind=ParamKind.SCALAR, dtype="i64", default=math.inf), *arrays),
+        axes=(("é", values), ("G", (1, 2))),
+        default=(("é", True),),
+        lists=(ListParam(name="x", first=1, most=2, axis="G"),),
+        jit=JitFallback.WARN,
+    )
+    return dataclasses.replace(EMPTY, kernels=(kernel,), sources=(("<toolkit>/a.h", "0" * 64),))
+
+
+@pytest.mark.parametrize("make", [full, odd, lambda: bundle_of(*KERNELS).info, lambda: EMPTY])
+def test_round_trip(make: Callable[[], BundleInfo]) -> None:
+    info = make()
+    members = index_members(info)
+    again = from_members(members)
+    assert again == info
+    assert repr(again) == repr(info)  # equality alone takes 1 for True
+    assert index_members(again) == members
 
 
 def test_it_is_canonical_json_with_its_version() -> None:
