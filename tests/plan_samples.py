@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tests.runtime_samples import PTR, SCALAR, STRUCT, TENSOR, Array, image, kernel, slot
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime.errors import TilecError
 from tilec_runtime.launch.images import ImageStore, Site
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.model.dtype import DTYPES
@@ -22,7 +23,27 @@ from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 from tilec_runtime.model.tensormap import TensorMap
 
-EXTENTS = (0, 1, 2, 3, 4, 8, 16, 16, 32, 48, 64, 100, 128, 1000, 1024, 65536, 2**31 - 1, 2**31)
+EXTENTS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    8,
+    16,
+    16,
+    32,
+    48,
+    64,
+    100,
+    128,
+    1000,
+    1024,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**40,
+)
 OFFSETS = (0, 0, 0, 1, 2, 4, 8, 16, 32, 256)
 INTEGERS = (
     0,
@@ -66,18 +87,21 @@ class Fact:
     offset: int = 0
     device: int | None = 0
     readonly: bool = False
+    negative: bool = False
+    foreign: bool = False
 
-    def array(self, *, torch: bool) -> Any:
+    def array(self, torch: type[fake_torch.Tensor]) -> Any:
         """As a tensor of torch, or of another library."""
         at = self.base + self.offset
-        if torch:
-            dtype = f"torch.{DTYPES[self.dtype].numpy}"
-            return fake_torch.Tensor(
+        if not self.foreign:
+            dtype = DTYPES[self.dtype].numpy if self.dtype in DTYPES else self.dtype
+            return torch(
                 self.shape,
                 at if self.base else 0,
                 self.stride,
-                dtype,
+                f"torch.{dtype}",
                 -1 if self.device is None else self.device,
+                self.negative,
             )
         return Array(
             *self.shape,
@@ -99,9 +123,14 @@ def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Calls:
     """Arguments of a kernel that change one fact at a time, and mostly come back to what works."""
 
-    def __init__(self, info: KernelInfo, pick: random.Random) -> None:
-        self.info, self.pick = info, pick
-        self.torch = pick.random() < 0.5
+    def __init__(
+        self,
+        info: KernelInfo,
+        pick: random.Random,
+        torch: type[fake_torch.Tensor] = fake_torch.Tensor,
+    ) -> None:
+        self.info, self.pick, self.torch = info, pick, torch
+        self.foreign = pick.random() < 0.5
         self.values: list[Any] = [
             self._first(place, param) for place, param in enumerate(info.params)
         ]
@@ -110,15 +139,19 @@ class Calls:
     def _first(self, place: int, param: Param) -> Any:
         if param.kind is TENSOR:
             dtype = param.dtype if param.dtype in DTYPES else dict(self.info.axes)[param.dtype][0]
-            return Fact(shape=(64,) * max(param.rank, 0), base=FAR * (place + 1), dtype=str(dtype))
+            return Fact(
+                shape=(64,) * max(param.rank, 0),
+                base=FAR * (place + 1),
+                dtype=str(dtype),
+                foreign=self.foreign,
+            )
         if param.kind is STRUCT:
             return bytes(range(param.size))
         return {"bool": True, "f32": 1.0, "f16": 1.0, "bf16": 1.0, "f64": 1.0}.get(param.dtype, 16)
 
     def arguments(self) -> tuple[Any, ...]:
         return tuple(
-            value.array(torch=self.torch) if isinstance(value, Fact) else value
-            for value in self.values
+            value.array(self.torch) if isinstance(value, Fact) else value for value in self.values
         )
 
     def change(self) -> None:
@@ -187,6 +220,8 @@ class Calls:
                 "dtype",
                 "device",
                 "readonly",
+                "negative",
+                "library",
                 "none",
                 "rank",
             )
@@ -209,15 +244,20 @@ class Calls:
             case "base":  # its own place, none, or near or inside of another tensor
                 near = pick.choice([fact.base for fact in self.values if isinstance(fact, Fact)])
                 base = pick.choice(
-                    (FAR * (place + 1), 0, near, near + 64, near + 4096, near + 2**20)
+                    (FAR * (place + 1), 0, near, near + 64, near + 4096, near + 2**20, 2**63)
                 )
                 return dataclasses.replace(value, base=base)
             case "dtype":
-                return dataclasses.replace(value, dtype=pick.choice(("f32", "f16", "bf16", "i32")))
+                dtypes = ("f32", "f16", "bf16", "i32", *(() if value.foreign else ("complex64",)))
+                return dataclasses.replace(value, dtype=pick.choice(dtypes))
             case "device":
                 return dataclasses.replace(value, device=pick.choice((0, 0, 1, None)))
             case "readonly":
                 return dataclasses.replace(value, readonly=not value.readonly)
+            case "negative":
+                return dataclasses.replace(value, negative=not value.negative)
+            case "library" if value.dtype in DTYPES:
+                return dataclasses.replace(value, foreign=not value.foreign)
             case "none" if param.optional or pick.random() < 0.2:
                 return None
             case "rank":
@@ -536,7 +576,7 @@ class _Images:
         return digest.encode()
 
 
-class _Driver(FakeDriver):
+class Driver(FakeDriver):
     """Scratch memory is told by its size, and is none."""
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
@@ -546,15 +586,70 @@ class _Driver(FakeDriver):
         pass
 
 
-def launcher_of(info: KernelInfo) -> tuple[Launcher, FakeDriver]:
+class Plain(Driver):
+    """A driver whose launches take Python's path."""
+
+    def launch_target(self, ordinal: int) -> Any:
+        return None
+
+
+D = TypeVar("D", bound=Driver)
+
+
+def launcher_of(info: KernelInfo, driver: type[D]) -> tuple[Launcher, D]:
     """A launcher of a kernel on a driver of its own; no bundle is written."""
     symbols = {
         img.symbol: FakeKernel(abi=variant.abi, active_blocks=2)
         for variant in info.variants
         for img in variant.images
     }
-    driver = _Driver((H200,), symbols)
+    made = driver((H200,), symbols)
     site = Site(
-        bundle=_Images(), device=H200, driver=driver, store=ImageStore(), asked=None, jit=None
+        bundle=_Images(), device=H200, driver=made, store=ImageStore(), asked=None, jit=None
     )  # type: ignore[arg-type]
-    return Launcher(info, site), driver
+    return Launcher(info, site), made
+
+
+def outcome(
+    launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...], stream: int = 5
+) -> list[str]:
+    """What came of a launch: all that the driver was given, or the error's text."""
+    before = len(driver.launches)
+    try:
+        launcher(*values, stream=stream)
+    except TilecError as error:
+        return [f"{type(error).__name__}: {error}"]
+    launches = [launch for launch in driver.launches[before:] if launch.stream == stream]
+    for launch in launches:  # the function was opted in to its shared memory
+        assert launch.shape.shared <= max(48 * 1024, driver.allowed_shared.get(launch.symbol, 0))
+    return [f"{launch.symbol} {launch.shape} {launch.arguments!r}" for launch in launches]
+
+
+def compare(
+    calls: Calls, count: int, cached: Launcher, driver: Driver, stream: int = 5
+) -> tuple[int, int]:
+    """Call a launcher, and one that makes every plan anew; how many calls launched, and how many of
+    those by a plan of an earlier call.
+    """
+    fresh, other = launcher_of(calls.info, Plain)
+    launched = hits = 0
+    for _ in range(count):
+        values, before, enqueued = calls.arguments(), len(cached.plans), len(other.launches)
+        fresh.plans.clear()
+        found = outcome(cached, driver, values, stream)
+        assert found == outcome(fresh, other, values, stream), f"{calls.info}\n{calls.values}"
+        if len(other.launches) > enqueued:
+            launched += 1
+            hits += len(cached.plans) == before
+            calls.keep()
+        calls.change()
+    return launched, hits
+
+
+def working(pick: random.Random, name: str) -> KernelInfo:
+    """A random kernel whose first call launches."""
+    while True:
+        info = Kernels(pick).one(name)
+        launcher, driver = launcher_of(info, Plain)
+        if outcome(launcher, driver, Calls(info, pick).arguments()) and driver.launches:
+            return info

@@ -10,62 +10,20 @@ from typing import Any
 import pytest
 
 from tests.amount import part
-from tests.plan_samples import FAR, Calls, Kernels, launcher_of
+from tests.plan_samples import FAR, Calls, Plain, compare, launcher_of, working
 from tests.runtime_samples import ADD, GEMM, SCALAR, Array, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
-from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import TilecError
-from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.plans import MOST_ALIKE
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 
 
-def outcome(launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...]) -> list[str]:
-    """What came of a launch: all that the driver was given, or the error's text."""
-    driver.launches.clear()
-    try:
-        launcher(*values, stream=5)
-    except TilecError as error:
-        return [f"{type(error).__name__}: {error}"]
-    for launch in driver.launches:  # the function was opted in to its shared memory
-        assert launch.shape.shared <= max(48 * 1024, driver.allowed_shared.get(launch.symbol, 0))
-    return [f"{launch.symbol} {launch.shape} {launch.arguments!r}" for launch in driver.launches]
-
-
-def compare(info: KernelInfo, pick: random.Random, count: int) -> tuple[int, int]:
-    """Call one launcher with its plans and one without; how many calls launched, and how many of
-    those by a cached plan.
-    """
-    (cached, driver), (fresh, other) = launcher_of(info), launcher_of(info)
-    calls = Calls(info, pick)
-    launched = hits = 0
-    for _ in range(count):
-        values, before = calls.arguments(), len(cached.plans)
-        fresh.plans.clear()
-        found, expected = outcome(cached, driver, values), outcome(fresh, other, values)
-        assert found == expected, f"{info}\n{calls.values}"
-        if driver.launches:
-            launched += 1
-            hits += len(cached.plans) == before
-            calls.keep()
-        calls.change()
-    return launched, hits
-
-
-def working(pick: random.Random, name: str) -> KernelInfo:
-    """A random kernel whose first call launches."""
-    while True:
-        info = Kernels(pick).one(name)
-        launcher, driver = launcher_of(info)
-        if outcome(launcher, driver, Calls(info, pick).arguments()) and driver.launches:
-            return info
-
-
 @pytest.mark.parametrize("seed", range(part(10, 3)))
 def test_random_kernels_launch_the_same_with_and_without_plans(seed: int) -> None:
     pick = random.Random(seed)
-    found = [compare(working(pick, f"k{number}"), pick, 60) for number in range(10)]
+    kernels = [working(pick, f"k{number}") for number in range(10)]
+    found = [compare(Calls(info, pick), 60, *launcher_of(info, Plain)) for info in kernels]
     launched, hits = map(sum, zip(*found, strict=True))
     assert launched > 150
     assert hits > launched // 3
@@ -73,7 +31,8 @@ def test_random_kernels_launch_the_same_with_and_without_plans(seed: int) -> Non
 
 @pytest.mark.parametrize("info", [ADD, GEMM], ids=lambda info: info.name)
 def test_samples_launch_the_same_with_and_without_plans(info: KernelInfo) -> None:
-    assert compare(info, random.Random(7), 300)[1] > 50
+    calls = Calls(info, random.Random(7))
+    assert compare(calls, 300, *launcher_of(info, Plain))[1] > 50
 
 
 # New extents at each call
