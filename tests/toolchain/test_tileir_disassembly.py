@@ -113,7 +113,7 @@ def test_a_helper_in_a_helper_names_every_call() -> None:
     assert lines[0] == "return x * 2.0 + 1.0"
     assert lines[1] == "return ct.exp(inner(x))"
     assert "helper(b)" in lines[2]
-    assert lines[0][deepest[0].column - 4 :].startswith("x * 2.0")
+    assert lines[0][deepest[0].column - 5 :].startswith("x * 2.0")
 
 
 @pytest.mark.long

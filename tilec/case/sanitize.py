@@ -385,9 +385,7 @@ def _fault(error: FaultError) -> Finding:
     return Finding(
         kind=FindingKind.FAULT,
         what=error.what,
-        location=Loc(location.file, location.line, max(location.column - 1, 0))
-        if location
-        else None,
+        location=Loc(location.file, location.line, location.column) if location else None,
         block=error.block,
         parameter=error.parameter,
         index=error.index,

@@ -17,7 +17,6 @@ from tilec.case.compare import Array, differing
 from tilec.case.inputs import make_inputs
 from tilec.case.run import Device, arguments_on
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.cpu.tileir.faults import location
 from tilec_runtime.cpu.tileir.frame import TURNS, Frame, Grid, Site, Undetermined, coordinates
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.errors import FaultError
@@ -143,7 +142,7 @@ class _Search:
         site, first = next(iter(sources.items()))
         why = ""
         if len(sources) > 1:
-            locations = ", ".join(f"{location(one.op)}" for one in sources.values() if one.op.loc)
+            locations = ", ".join(f"{one.op.location}" for one in sources.values() if one.op.loc)
             why = f"; the cause is one of these places, or several together: {locations}"
         return (self._finding(site, first, every, None, why),)
 

@@ -9,7 +9,7 @@ from tilec.case.sanitize import CaseFindings
 from tilec.cli.style import style
 from tilec_runtime.cpu.tileir.check.findings import Finding
 from tilec_runtime.cpu.tileir.ir import Loc
-from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.errors import Diagnostic
 
 
 def source_line(root: Path, file: str, number: int) -> str:
@@ -46,10 +46,9 @@ def render_finding(finding: Finding, result: CaseFindings, root: Path) -> str:
 def _at(loc: Loc | None, severity: str, message: str, root: Path) -> str:
     if loc is None:
         return Diagnostic(message=message, severity=severity).render()
-    location = Location(file=loc.file, line=loc.line, column=loc.column + 1)
     excerpt = source_line(root, loc.file, loc.line)
     return Diagnostic(
-        message=message, location=location, severity=severity, excerpt=excerpt
+        message=message, location=loc.location, severity=severity, excerpt=excerpt
     ).render()
 
 

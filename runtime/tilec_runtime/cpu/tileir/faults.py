@@ -12,20 +12,10 @@ from tilec_runtime.cpu.tileir.frame import AccessKind, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
-from tilec_runtime.errors import FaultError, InternalError, Location, TilecError, TileIRError
+from tilec_runtime.errors import FaultError, InternalError, TilecError, TileIRError
 
 _VERBS = {AccessKind.READ: "reads", AccessKind.WRITE: "writes", AccessKind.ATOMIC: "updates"}
 _CHECK = "run `tilec sanitize --device cpu` to see every such access"
-
-
-def location(op: Op) -> Location | None:
-    """Return the source location of an operation.
-
-    Columns count from 1; in Tile IR they count from 0.
-    """
-    return (
-        Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
-    )
 
 
 def outside(access: Outside, size: int) -> NoReturn:
@@ -99,7 +89,7 @@ def _fault(
         cause=cause,
         fix=fix,
         kernel=frame.launch.kernel,
-        location=location(op),
+        location=op.location,
         block=block,
         parameter=name,
         index=index,
@@ -143,7 +133,7 @@ def fault(
         cause=cause,
         fix=fix,
         kernel=kernel,
-        location=location(op),
+        location=op.location,
         block=block,
     )
 
@@ -151,7 +141,7 @@ def fault(
 def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
     """Return the error for an unexpected failure of an operation."""
     kernel, name = frame.launch.kernel, op.name if op else "an operation"
-    where = location(op) if op else None
+    where = op.location if op else None
     if isinstance(error, MemoryError):
         return FaultError(
             f"{kernel}: no memory is left for {name}",
@@ -183,7 +173,7 @@ def fitting(subject: str, op: Op | None = None) -> Iterator[None]:
             f"Tile IR does not fit together: {subject}: {type(error).__name__}: {error}",
             cause="the compiler that wrote it has a fault (tileiras and drivers refuse this too), or the file is damaged",
             fix="build it again",
-            location=location(op) if op else None,
+            location=op.location if op else None,
         ) from error
 
 
@@ -192,5 +182,5 @@ def stopped(kernel: str, op: Op | None = None) -> FaultError:
     return FaultError(
         f"{kernel}: stopped on request before it was done",
         kernel=kernel,
-        location=location(op) if op else None,
+        location=op.location if op else None,
     )

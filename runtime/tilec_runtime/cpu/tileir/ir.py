@@ -7,6 +7,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from tilec_runtime.errors import Location
+
 Version = tuple[int, int]
 
 
@@ -278,7 +280,7 @@ Attribute: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loc:
-    """A location in the kernel's source; lines count from 1, columns from 0.
+    """A location in the kernel's source; lines and columns count from 1.
 
     `caller` is the call site of an inlined function.
     """
@@ -287,6 +289,11 @@ class Loc:
     line: int
     column: int
     caller: Loc | None = None
+
+    @property
+    def location(self) -> Location:
+        """The location for errors, without its callers."""
+        return Location(file=self.file, line=self.line, column=self.column)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -335,6 +342,11 @@ class Op:
     regions: tuple[Block, ...]
     loc: Loc | None
     number: int
+
+    @property
+    def location(self) -> Location | None:
+        """The source location for errors."""
+        return self.loc.location if self.loc else None
 
     def operand(self, name: str) -> Value:
         """Return the value of a required single operand."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.faults import fault, location
+from tilec_runtime.cpu.tileir.faults import fault
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import (
     Block,
@@ -208,7 +208,7 @@ def _tile(held: Array, show: _Show) -> str:
 
 
 def _wrong(op: Op, fault: str) -> TileIRError:
-    return TileIRError(f"print_tko {fault}: {op.attributes['text']!r}", location=location(op))
+    return TileIRError(f"print_tko {fault}: {op.attributes['text']!r}", location=op.location)
 
 
 BINDERS: dict[str, Binder] = {"assert": _assert, "assume": _assume, "print_tko": _print}

@@ -17,7 +17,7 @@ from tilec_runtime.cpu.tileir.floats import EXTREMES, extreme
 from tilec_runtime.cpu.tileir.formats import narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
-from tilec_runtime.cpu.tileir.steps import attribute, element, told
+from tilec_runtime.cpu.tileir.steps import attribute, element, observed
 from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
@@ -52,7 +52,7 @@ def _bind(op: Op, bodies: Bodies) -> Step:
         for result, held in zip(op.results, reduced, strict=True):
             frame.set(result, np.flip(held, axis) if backwards else held)
 
-    return told(op, step)
+    return observed(op, step)
 
 
 def _known(op: Op) -> Op | None:

@@ -16,13 +16,13 @@ def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:
     sources = [op.operand(name) for name in names]
     if len(sources) == 1:
         one = sources[0]
-        return told(op, lambda frame: frame.set(result, function(frame.get(one))))
-    return told(
+        return observed(op, lambda frame: frame.set(result, function(frame.get(one))))
+    return observed(
         op, lambda frame: frame.set(result, function(*[frame.get(source) for source in sources]))
     )
 
 
-def told(op: Op, step: Step) -> Step:
+def observed(op: Op, step: Step) -> Step:
     """Extend a step with floating point results by a call of the observer."""
     if not any(
         isinstance(kind := tile(result).element, Scalar) and kind.is_float for result in op.results

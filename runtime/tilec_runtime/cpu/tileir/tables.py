@@ -240,12 +240,12 @@ class Locs:
             item.varint()  # skip the scope, whose file is also the location's
             file, line, column = self._strings[item.varint()], item.varint(), item.varint()
             # Columns count from 0 in Python sources, from 1 in C++ sources.
-            return Loc(file, line, column if file.endswith(".py") else max(column - 1, 0))
+            return Loc(file, line, column + 1 if file.endswith(".py") else max(column, 1))
         if tag == _CALL_SITE:
             return _inlined(item, self[item.varint()], self[item.varint()])
         if tag == _SUBPROGRAM:
             unit = item.varint()
-            return Loc(self._file(unit), item.varint(), 0)
+            return Loc(self._file(unit), item.varint(), 1)
         if tag in (_UNKNOWN, _COMPILE_UNIT, _FILE, _LEXICAL_BLOCK):
             return None
         raise item.fail(f"debug record number {tag} is not known to this version of tilec")

@@ -109,13 +109,10 @@ def op_text(op: Op) -> str:
 
 
 def place_text(loc: Loc | None) -> str:
-    """Format a location as `file:line:column` with its call sites; empty if unknown.
-
-    Columns count from 1.
-    """
+    """Format a location as `file:line:column` with its call sites; empty if unknown."""
     frames = []
     while loc is not None:
-        frames.append(f"{loc.file}:{loc.line}:{loc.column + 1}")
+        frames.append(f"{loc.file}:{loc.line}:{loc.column}")
         loc = loc.caller
     return ", called at ".join(frames)
 
@@ -184,7 +181,7 @@ class _Printer:
         if loc is None or self._shown(loc) is not loc:
             return place_text(loc)
         called = f", called at {place_text(loc.caller)}" if loc.caller else ""
-        return f"{loc.line}:{loc.column + 1}{called}"
+        return f"{loc.line}:{loc.column}{called}"
 
 
 def _variable(variable: Global) -> str:

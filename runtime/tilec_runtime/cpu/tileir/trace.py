@@ -21,7 +21,6 @@ from tilec_runtime.cpu.tileir.check.provenance import Provenance, points
 from tilec_runtime.cpu.tileir.control import Moment, Pause
 from tilec_runtime.cpu.tileir.elements import UPPER
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
-from tilec_runtime.cpu.tileir.faults import location
 from tilec_runtime.cpu.tileir.frame import Frame, Grid
 from tilec_runtime.cpu.tileir.ir import (
     Function,
@@ -169,7 +168,7 @@ class Executed:
     @property
     def location(self) -> Location | None:
         """The location in the kernel's source."""
-        return location(self.op)
+        return self.op.location
 
     @property
     def line(self) -> int:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator
 
 from tilec_runtime.cpu.tileir.control import Moment, Pause, Run
-from tilec_runtime.cpu.tileir.faults import location, stopped
+from tilec_runtime.cpu.tileir.faults import stopped
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.errors import FaultError
@@ -147,6 +147,6 @@ def _stuck(kernel: str, flight: list[_BlockRun], most: int) -> FaultError:
         "in the order of their numbers",
         fix="let blocks wait only for blocks with smaller numbers, or launch no more blocks than run at once",
         kernel=kernel,
-        location=location(first.loop),
+        location=first.loop.location,
         block=first.frame.place(0),
     )

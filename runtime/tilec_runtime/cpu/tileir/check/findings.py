@@ -113,7 +113,7 @@ def _callers(loc: Loc | None) -> list[dict[str, Any] | None]:
 
 
 def _location(loc: Loc | None) -> dict[str, Any] | None:
-    return {"file": loc.file, "line": loc.line, "column": loc.column + 1} if loc else None
+    return {"file": loc.file, "line": loc.line, "column": loc.column} if loc else None
 
 
 _HELD_AS_BITS = Scalar.F8E5M3FNU

@@ -122,7 +122,7 @@ class Builder:
                 operands=groups,
                 attributes=dict(attributes or {}),
                 regions=tuple(regions),
-                loc=Loc(FILE, line or self.number, 0),
+                loc=Loc(FILE, line or self.number, 1),
                 number=self.number - 1,
             )
         )
@@ -220,7 +220,7 @@ def module(
         entry=True,
         hints=None,
         body=body,
-        loc=Loc(FILE, 1, 0),
+        loc=Loc(FILE, 1, 1),
         values=builder.values,
     )
     return Module(version=NEWEST, functions=(function,), globals=tuple(variables))

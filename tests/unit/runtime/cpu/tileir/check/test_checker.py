@@ -74,7 +74,7 @@ class Scene:
             operands={},
             attributes={},
             regions=(),
-            loc=Loc("k.py", line, 5),
+            loc=Loc("k.py", line, 6),
             number=line,
         )
 
