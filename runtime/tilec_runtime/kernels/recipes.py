@@ -44,16 +44,11 @@ def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Described) -> None:
 
     The caller has ordered the stream.
     """
-    if not to.nbytes:
-        return
-    if _runs_kernels(ctx):
-        recipe.launch(ctx, to)
-        return
 
     def work(data: Array) -> None:
         recipe.compute(data.view(f"u{to.itemsize}"), to.dtype)
 
-    _call_on_host(ctx, type(recipe).__name__.lower(), work, to)
+    _run(ctx, type(recipe).__name__.lower(), lambda: recipe.launch(ctx, to), work, to)
 
 
 def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
@@ -61,11 +56,6 @@ def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
 
     Both have the same number of elements.
     """
-    if not to.nbytes:
-        return
-    if _runs_kernels(ctx):
-        _launch_convert(ctx, to, source)
-        return
 
     def work(target: Array, origin: Array) -> None:
         from tilec_runtime.kernels import elements
@@ -77,34 +67,47 @@ def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
                 of[part * every : (part + 1) * every], source.dtype, to.dtype
             )
 
-    _call_on_host(ctx, "convert", work, to, source)
+    _run(ctx, "convert", lambda: _launch_convert(ctx, to, source), work, to, source)
 
 
 def spread(ctx: ExecutionContext, to: Described, source: Described) -> None:
     """Write packed elements to one byte each, as ml_dtypes has them on the host."""
-    if not to.nbytes:
-        return
-    if _runs_kernels(ctx):
+
+    def launch() -> None:
         _module(ctx).unpack(Raw(to), Raw(source), to.size, len(CODES), stream=ctx.stream)
-        return
 
     def work(target: Array, origin: Array) -> None:
         target.view("u1")[...] = unpaired(origin.view("u1"))
 
-    _call_on_host(ctx, "spread", work, to, source)
+    _run(ctx, "spread", launch, work, to, source)
 
 
-def _runs_kernels(ctx: ExecutionContext) -> bool:
-    """Return whether the device runs the kernels, and not their NumPy twins."""
-    return ctx.driver.device(ctx.device).interprets is None
-
-
-def _call_on_host(
-    ctx: ExecutionContext, name: str, work: Callable[..., None], *tensors: Described
+def _run(
+    ctx: ExecutionContext,
+    name: str,
+    launch: Callable[[], None],
+    work: Callable[..., None],
+    to: Described,
+    *sources: Described,
 ) -> None:
-    """Let the cpu device call a function with the bytes of tensors, in stream order."""
-    driver: Any = ctx.driver  # the cpu driver, which alone has `call`
-    driver.call(ctx.stream, name, work, [(tensor.facts.ptr, tensor.nbytes) for tensor in tensors])
+    """Fill a tensor by kernels, or on the cpu device by their NumPy twin, in stream order.
+
+    Args:
+        ctx: the context of the op.
+        name: the name of the work, for messages.
+        launch: launches the kernels.
+        work: takes the bytes of all tensors.
+        to: the tensor.
+        sources: tensors that are read.
+    """
+    driver: Any = ctx.driver
+    if not to.nbytes:
+        return
+    if driver.device(ctx.device).interprets is None:
+        launch()
+        return
+    tensors = [(tensor.facts.ptr, tensor.nbytes) for tensor in (to, *sources)]
+    driver.call(ctx.stream, name, work, tensors)  # of the cpu driver alone
 
 
 def _launch_convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
