@@ -47,8 +47,8 @@ class Replays(Uncopied, Generic[T]):
         self._lock = threading.RLock()
         self._state: _State | None = _State(capture)
         self.nodes = self._state.nodes
-        self._output: list[T] | None = [output]
-        self._taken = ""
+        self._output: T | None = output
+        self._taken: str | None = None  # the call site, which may be empty
 
     def replay(self, stream: StreamLike | None = None) -> None:
         """Enqueue a replay, and do not wait for it.
@@ -83,7 +83,7 @@ class Replays(Uncopied, Generic[T]):
             GraphError: it was taken before, or the graph is closed.
         """
         with self._lock:
-            if self._taken:
+            if self._taken is not None:
                 message = f"the output of {self!r} was taken before{self._taken}"
                 raise GraphError(
                     message,
@@ -93,8 +93,7 @@ class Replays(Uncopied, Generic[T]):
             self._open("asked for its output")
             output, self._output = self._output, None
             self._taken = _at("at", site())
-        assert output is not None
-        return output.pop()
+        return cast("T", output)
 
     # Its end
 
