@@ -8,7 +8,6 @@ are used.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,6 @@ class Kernels:
     def __init__(self, path: Path, index: str) -> None:
         self.bundle = Bundle.open(path, whole=False)
         self.bundle.require_index(index, name=str(path), fix="fetch the package again")
-        self._lock = threading.Lock()
         self._loaded: dict[int, Loaded] = {}
 
     def launch(
@@ -90,8 +88,7 @@ class Kernels:
                 jit=_no_compiler,
             )
             launchers = {name: Launcher(name, site) for name in self.bundle.kernels}
-            with self._lock:
-                loaded = self._loaded.setdefault(device, Loaded(kernels=launchers))
+            loaded = self._loaded.setdefault(device, Loaded(kernels=launchers))
         return loaded
 
 

@@ -46,7 +46,6 @@ class Package:
         self.file = file
         self.index = index
         self._lock = ForkLock()
-        self._bundle: Bundle | None = None
         self._modules: dict[tuple[DeviceDriver, int], Module] = {}
         self.makers = Makers(self._packaged)
 
@@ -54,7 +53,7 @@ class Package:
         """Show package and bundle."""
         return f"<Package {self.name}: {self.file}>"
 
-    @property
+    @functools.cached_property
     def bundle(self) -> Bundle:
         """The bundle. Reading its index needs no device.
 
@@ -64,19 +63,16 @@ class Package:
             BundleError: the bundle cannot be read, or has another index than the package was built
                 with.
         """
-        with self._lock:
-            if self._bundle is None:
-                from tilec_runtime.bundle.read import Bundle
+        from tilec_runtime.bundle.read import Bundle
 
-                bundle = Bundle.open(self._source(), whole=False)
-                if self.index:
-                    bundle.require_index(
-                        self.index,
-                        name=bundle.name or f"{self.file} in package {self.name}",
-                        fix="install the package again, or build it again with `tilec build`",
-                    )
-                self._bundle = bundle
-            return self._bundle
+        bundle = Bundle.open(self._source(), whole=False)
+        if self.index:
+            bundle.require_index(
+                self.index,
+                name=bundle.name or f"{self.file} in package {self.name}",
+                fix="install the package again, or build it again with `tilec build`",
+            )
+        return bundle
 
     def _source(self) -> Path | bytes:
         """Return the bundle's path, or its bytes if it has no path, as in a zip file."""

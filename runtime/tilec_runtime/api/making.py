@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, final
 from tilec_runtime.device.layout import byte_range
 from tilec_runtime.device.scalars import encoded, is_number, packed_format, refusal, shown
 from tilec_runtime.errors import CallError, TensorError
-from tilec_runtime.kernels import CODES, recipes, width_of
+from tilec_runtime.kernels import CODES, recipes
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.copies import dense_copy
@@ -175,7 +175,7 @@ def filled(function: str, value: Any, dtype: str) -> recipes.Fill:
     bits = int.from_bytes(encoded(packed_format(dtype), value), "little")
     if row.packed:
         bits = sum(bits << row.bits * index for index in range(row.per_byte))
-    return recipes.Fill(bits=bits, width=width_of(dtype))
+    return recipes.Fill(bits=bits)
 
 
 def real(function: str, name: str, value: Any) -> float:

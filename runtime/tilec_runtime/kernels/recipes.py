@@ -129,15 +129,14 @@ class Fill:
 
     Attributes:
         bits: bits of an element, or of a byte of packed elements.
-        width: base-2 logarithm of the bytes of `bits`.
     """
 
     bits: int
-    width: int
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """Fill by the driver if all bytes are equal, else by a kernel."""
-        pattern = self.bits.to_bytes(1 << self.width, "little") * (8 >> self.width)
+        width = width_of(to.dtype)
+        pattern = self.bits.to_bytes(1 << width, "little") * (8 >> width)
         if len(set(pattern)) == 1:
             ctx.driver.fill(ctx.device, to.facts.ptr, pattern[0], to.nbytes, ctx.stream)
         else:

@@ -92,7 +92,6 @@ class SingleStream(StreamPoolRoundRobin):
 
 # Default policies by device. Threads share their streams, which are never destroyed.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
-_LOCK = ForkLock()
 # The last device and its policy: one comparison costs less than a look-up.
 _last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
 
@@ -121,10 +120,8 @@ def default_policy(device: Device) -> SchedulingPolicy:
     last, policy = _last
     if policy is not None and last is device:
         return policy
-    with _LOCK:
-        if device not in _POLICIES:
-            _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
-        policy = _POLICIES[device]
+    policy = _POLICIES.get(device) or StreamPoolRoundRobin(_STREAMS, device)
+    policy = _POLICIES.setdefault(device, policy)  # of several threads', one stays
     _last = device, policy
     return policy
 
