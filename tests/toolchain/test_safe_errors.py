@@ -391,25 +391,3 @@ def test_checks_are_left_out_where_they_are_off(tile, tmp_path):
     write(tmp_path, {"k.py": HEAD + kernel(f"{Z}, y: tl.Ref[T, 2], n: int", body)})
     counts = [safe_ir(tile, tmp_path, checks).count(" = if ") for checks in (Checks.ON, Checks.OFF)]
     assert counts == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("line", "idle"),
-    [
-        ("w.store(x.load_tile_like(z))", "z"),
-        ("z.store(w.load())", "w"),
-        ("z.store(tl.load_tile_like(x, w))", "w"),
-        ("z.store(0); tail(w)", ""),
-        ("v = w; v.store(z.load()); z.store(0)", ""),
-    ],
-)
-def test_an_output_that_is_never_stored_is_noted(tile, tmp_path, line, idle):
-    outputs = "z: tl.Mut[T, BM], w: tl.Mut[T, BM], x: tl.Ref[T, 1]"
-    tail = "\n\ndef tail(out):\n    out.store(0)\n"
-    write(tmp_path, {"k.py": HEAD + kernel(outputs, line) + tail})
-    (decl,) = tile.declare(Source(root=str(tmp_path), path="k.py"))
-    column = f"def k({outputs}".index(f"{idle}:") + 4
-    end = "store to it, or declare it tl.Ref"
-    assert decl.note == (
-        f"k.py:{LINE + 1}:{column}: k never stores to {idle}, an output: {end}" if idle else ""
-    )

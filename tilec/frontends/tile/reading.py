@@ -1,9 +1,9 @@
-"""Find the outputs of a safe kernel that it reads before it writes them, or never writes."""
+"""Find the outputs of a safe kernel that it reads before it writes them."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tilec.frontends.tile.calls import Call
 from tilec.frontends.tile.safe import OUTPUTS, SafeParam
@@ -34,22 +34,6 @@ def read_first(kernel: Call) -> frozenset[str]:
             values = (kernel.values.of(value) for value in given)
             settled |= {value.name for value in values if isinstance(value, SafeParam)}
     return frozenset(found)
-
-
-def never_stored(kernel: Call, params: Sequence[SafeParam]) -> tuple[SafeParam, ...]:
-    """Return the outputs that a kernel neither stores to nor passes on."""
-    nodes = list(ast.walk(kernel.body.node))
-    harmless = {
-        id(node.value)
-        for node in nodes
-        if isinstance(node, ast.Attribute) and node.attr not in _STORES
-    }
-    for node in nodes:
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("load_tile_like"):
-            harmless |= {id(given) for given in (*node.args, *(k.value for k in node.keywords))}
-    uses = (n for n in nodes if isinstance(n, ast.Name) and id(n) not in harmless)
-    values = [kernel.values.of(use) for use in uses]
-    return tuple(p for p in params if p.access in OUTPUTS and p not in values)
 
 
 def _calls(node: ast.AST, certain: bool = True) -> Iterator[tuple[ast.Call, bool]]:

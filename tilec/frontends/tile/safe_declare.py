@@ -16,7 +16,7 @@ from tilec.frontends.tile.calls import follow
 from tilec.frontends.tile.demands import grid_of, preconditions, same_grid
 from tilec.frontends.tile.misuse import reaching_around, results, stores_to_refs
 from tilec.frontends.tile.proof import Proof, promises, prove
-from tilec.frontends.tile.reading import never_stored, read_first
+from tilec.frontends.tile.reading import read_first
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tile.values import Values, parameters
@@ -104,7 +104,6 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         safety=_safety(params, proof, [f for item in reached for f in promises(item, texts)]),
         unproven=proof.unproven,
         unfollowed=proof.unfollowed,
-        note="; ".join(_idle(name, param) for param in never_stored(calls[0], params)),
     )
     safe = SafeKernel(
         function=body.function,
@@ -178,10 +177,6 @@ def _declared(param: SafeParam, *, read: bool) -> ParamDecl:
         rank=param.rank,
         read=read,
     )
-
-
-def _idle(kernel: str, param: SafeParam) -> str:
-    return f"{param.location}: {kernel} never stores to {param.name}, an output: store to it, or declare it tl.Ref"
 
 
 def _mixed_outputs(params: Sequence[SafeParam]) -> Iterator[Diagnostic]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from tilec.model.job import Variant
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr_tree import parse_tree
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
@@ -81,17 +80,6 @@ class ArgumentFacts:
                 name in self._tensors and self._tensors[name].rank > 0
             ):
                 return _bounded(math.prod(self._shape(name)))
-            case ast.Call(func=ast.Name(id="nbytes"), args=[ast.Name(id=name)]) if (
-                name in self._tensors and self._tensors[name].rank > 0
-            ):
-                dtype = DTYPES.get(
-                    str(self._axes.get(self._tensors[name].dtype, self._tensors[name].dtype))
-                )
-                return (
-                    _bounded(math.prod(self._shape(name)) * dtype.bytes)
-                    if dtype and not dtype.packed
-                    else 1
-                )
             case ast.Call(func=ast.Name(id="min" | "max"), args=[*args]) if args:
                 return math.gcd(*map(self._divisor, args))
             case ast.UnaryOp(op=ast.USub(), operand=inner):

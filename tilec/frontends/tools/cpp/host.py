@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.frontends.tools.cpp.includes import conditional_lines, without_comments
+from tilec.frontends.tools.cpp.includes import NVRTC, foreign, without_comments
 from tilec.model.job import Source
 
 _MAIN = re.compile(r"^[ \t]*(?:static[ \t]+)?(?:int|void|auto)\s+main\s*\(", re.MULTILINE)
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([\w./+-]+)>|"([\w./+-]+)")', re.MULTILINE)
-_INCLUDE_GUARD = re.compile(
-    r"\s*#[ \t]*if(?:ndef[ \t]+|[ \t]+!defined[ \t(]+)(?P<name>\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+(?P=name)\b"
-)
-_GUARD = "__CUDACC_RTC__"  # the source hides its host code itself
 # Headers of the C++ library have no suffix.
 _HOST_HEADER = re.compile(
     r"[a-z_]+|(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|"
@@ -71,45 +65,13 @@ def host_part(source: Source) -> str:
         text = Path(source.root, source.path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""  # reading its kernels reports the error
-    if "compiler" in options or _GUARD in text:
+    if "compiler" in options or NVRTC in text:
         return ""
     if _MAIN.search(text) and _MAIN.search(without_comments(text)):
         return "has a main()"
-    for name, file in _host_includes(source, text):
-        return f"includes <{name}>" + (f" in {file}" if file != source.path else "")
+    include = options.get("include", ())
+    folders = tuple(map(str, include)) if isinstance(include, tuple) else ()
+    for name, file in foreign(source.root, source.path, folders):
+        if is_host_header(name) or _HOST_THRUST.match(name):
+            return f"includes <{name}>" + (f" in {file}" if file != source.path else "")
     return ""
-
-
-def _host_includes(source: Source, text: str) -> Iterator[tuple[str, str]]:
-    """Yield unconditionally included host headers, each with the including file.
-
-    Headers of the project are followed.
-    """
-    include = dict(source.options).get("include", ())
-    folders = [str(Path(source.path).parent), *(include if isinstance(include, tuple) else ())]
-    waiting = [(source.path, text)]
-    seen = {source.path}
-    while waiting:
-        file, text = waiting.pop()
-        for name in _includes(text):
-            own = [Path(folder, name) for folder in (*folders, str(Path(file).parent))]
-            own_header = next((path for path in own if Path(source.root, path).is_file()), None)
-            if own_header is None:
-                if is_host_header(name) or _HOST_THRUST.match(name):
-                    yield name, file
-            elif (path := own_header.as_posix()) not in seen:
-                seen.add(path)
-                header = Path(source.root, path).read_text(encoding="utf-8", errors="replace")
-                if _GUARD not in header:
-                    waiting.append((path, header))
-
-
-def _includes(text: str) -> Iterator[str]:
-    """Yield the unconditional includes of a file; a header's include guard is no condition."""
-    if not _INCLUDE.search(text):
-        return
-    plain = without_comments(text)
-    guard = 1 if _INCLUDE_GUARD.match(plain) else 0
-    for _, line, conditions in conditional_lines(text):
-        if len(conditions) <= guard and (match := _INCLUDE.match(line)):
-            yield match[1] or match[2]

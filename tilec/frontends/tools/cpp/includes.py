@@ -5,7 +5,6 @@ The result may hold a file too many, since a missing one would make a cache key 
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import hashlib
@@ -35,6 +34,11 @@ _DEFINE = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}define\b.*", re.DOTALL)
 # A backslash may split a word over two lines.
 _MENTIONS = re.compile(r"include|import|define|\\\r?\n")
 _NAMED = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')
+_GUARD = re.compile(
+    r"\s*#[ \t]*if(?:ndef[ \t]+|[ \t]+!defined[ \t(]+)(?P<name>\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+(?P=name)\b"
+)
+NVRTC = "__CUDACC_RTC__"
+"""The macro by which sources hide host code from NVRTC."""
 _SUFFIXES = {"", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".inc", ".ipp", ".tcc", ".def"}
 _MAX_FILES = 20_000
 # First letters of headers of heavy template libraries.
@@ -59,18 +63,23 @@ class _Include:
         name: the header; empty if a macro computes it.
         line: line number.
         macro: whether the name stands in a macro's value, which a computed include may use.
+        certain: whether it is a directive under no condition; an include guard is none.
     """
 
     name: str
     line: int
     macro: bool = False
+    certain: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Scanned:
+    """A scanned file; `for_nvrtc` is whether it hides code from NVRTC itself."""
+
     digest: str
     includes: tuple[_Include, ...]
     has_kernels: bool
+    for_nvrtc: bool
 
 
 def closure(
@@ -93,7 +102,7 @@ def closure(
     return sorted(
         (
             InputFile(name=name, digest=scanned.digest)
-            for name, scanned in _walk(root, path, include, define)
+            for name, scanned, _ in _walk(root, path, include, define)
         ),
         key=lambda f: f.name,
     )
@@ -118,7 +127,9 @@ def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
     """
     own = _inside(Path(root), Path(root, path), path, None)
     return sorted(
-        name for name, scanned in _walk(root, path, include) if scanned.has_kernels and name != own
+        name
+        for name, scanned, _ in _walk(root, path, include)
+        if scanned.has_kernels and name != own
     )
 
 
@@ -128,14 +139,31 @@ def is_heavy(root: str, path: str, include: Sequence[str]) -> bool:
     An instance of these takes long enough to be worth a process.
     """
     names = (
-        included.name for _, scanned in _walk(root, path, include) for included in scanned.includes
+        included.name
+        for _, scanned, _ in _walk(root, path, include)
+        for included in scanned.includes
     )
     return any(name.startswith(_HEAVY) for name in names)
 
 
+def foreign(root: str, path: str, include: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each header that a compile with NVRTC needs and the project lacks, with its includer."""
+    for file, _, missing in _walk(root, path, include, certain=True):
+        yield from ((name, file) for name in missing)
+
+
 def _walk(
-    root: str, path: str, include: Sequence[str], define: Iterable[str] = ()
-) -> Iterator[tuple[str, _Scanned]]:
+    root: str,
+    path: str,
+    include: Sequence[str],
+    define: Iterable[str] = (),
+    *,
+    certain: bool = False,
+) -> Iterator[tuple[str, _Scanned, list[str]]]:
+    """Yield each file's name and content, and the headers in it that no project directory has.
+
+    With `certain`, only includes under no condition count, and none of files `for_nvrtc`.
+    """
     base = Path(root)
     around = [Path(root, path).parent, *(base / folder for folder in include)]
     start = _inside(base, Path(root, path), path, None)
@@ -145,9 +173,11 @@ def _walk(
     while waiting:
         name = waiting.pop()
         scanned = _scan_file(base, name)
-        yield name, scanned
         targets: set[str] = set()
+        missing: list[str] = []
         for included in (*scanned.includes, *(macros if name == start else ())):
+            if certain and (scanned.for_nvrtc or not included.certain):
+                continue
             folders = dict.fromkeys(((base / name).parent, *around))
             at = Location(file=name, line=included.line)
             if not included.name:
@@ -156,7 +186,10 @@ def _walk(
                 hits = (hit for hit in _named(included.name, folders) if is_inside(hit, base))
             else:
                 hits = _named(included.name, folders)
-            targets.update(_inside(base, hit, included.name or str(hit), at) for hit in hits)
+            files = {_inside(base, hit, included.name or str(hit), at) for hit in hits}
+            targets |= files
+            missing += [] if files else [included.name]
+        yield name, scanned, missing
         waiting += sorted(targets - seen)
         seen |= targets
 
@@ -232,6 +265,7 @@ def _scan(path: str, mtime: int, size: int, inode: int) -> _Scanned:
         hashlib.sha256(data).hexdigest(),
         tuple(includes(text)),
         b"_global__" in data,
+        NVRTC in text,
     )
 
 
@@ -239,13 +273,16 @@ def includes(text: str) -> Iterator[_Include]:
     """Yield every include of a text, in every branch of its conditionals."""
     if not _MENTIONS.search(text):
         return
-    for number, line in logical_lines(without_comments(text)):
+    plain = without_comments(text)
+    guard = 1 if _GUARD.match(plain) else 0
+    for number, line, conditions in _conditional_lines(plain):
         for match in _HAS_INCLUDE.finditer(line):
             yield _Include((match[1] or "")[1:-1], number)
         directive = _INCLUDE.match(line)
         if directive is not None:
             named = _NAMED.match(directive[1])
-            yield _Include(named[1] or named[2] if named else "", number)
+            name = named[1] or named[2] if named else ""
+            yield _Include(name, number, certain=len(conditions) <= guard)
         elif _DEFINE.match(line):
             yield from (_Include(name, number, macro=True) for name in _quoted(line))
 
@@ -283,10 +320,10 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield start or number, carried
 
 
-def conditional_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
+def _conditional_lines(plain: str) -> Iterator[tuple[int, str, list[str]]]:
     """Yield each line's number, text and conditional directives, innermost last."""
     around: list[str] = []
-    for number, line in logical_lines(without_comments(text)):
+    for number, line in logical_lines(plain):
         match = _CONDITION.match(line)
         if match and not match[1].startswith("if"):
             del around[-1:]
@@ -304,6 +341,8 @@ def condition(root: str, location: Location) -> str:
         text = Path(root, location.file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    lines = (around for number, _, around in conditional_lines(text) if number <= location.line)
-    last = collections.deque(lines, maxlen=1)
-    return last[0][-1] if last and last[0] else ""
+    around: list[str] = []
+    for number, _, conditions in _conditional_lines(without_comments(text)):
+        if number <= location.line:
+            around = conditions
+    return around[-1] if around else ""
