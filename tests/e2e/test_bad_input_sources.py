@@ -95,10 +95,7 @@ JOBS = {
     "an instance that cannot be": (
         TWICE.replace("params", 'symbol = "twice<float, 3, 4>"\nparams'),
         TWICE_CU.replace('extern "C" ', "template <typename T, int N, int M, int Q> "),
-        (
-            "k/twice.cu:2:60: error: symbol 'twice<float, 3, 4>' gives 3 template arguments, twice at k/twice.cu:2:60 takes 4: T, N, M, Q\n"
-            '  hint: symbol = "twice<{T}, {N}, {M}, {Q}>"\n'
-        ),
+        "k/twice.cu:2:60: error: the source has no instance twice<float, 3, 4>: cannot determine which instance",
     ),
     "an option of no compiler": (
         TWICE.replace("params", 'unchecked-flags = true\nflags = ["--nonsense"]\nparams'),

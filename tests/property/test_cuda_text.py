@@ -91,7 +91,7 @@ def test_any_text_is_read(text: str) -> None:
     cut(text)
     with contextlib.suppress(CompileError):
         for found in find_kernels("__global__ " + text, "k.cu"):
-            assert found.decl.location.line >= 1
+            assert found.location.line >= 1
 
 
 @examples(150)

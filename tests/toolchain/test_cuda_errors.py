@@ -167,10 +167,9 @@ def test_a_compiled_name_that_there_is_not(tmp_path: Path, options: dict[str, Op
 
 
 def test_symbols(tmp_path: Path) -> None:
-    assert (
-        "is a template: symbol 'k' does not say which instance"
-        in refused(tmp_path, "template <class T> __global__ void k(T* x) {}").what
-    )
+    error = refused(tmp_path, "template <class T, int N> __global__ void k(T* x) {}", "k<float>")
+    assert error.what.startswith("the source has no instance k<float>: ")
+    assert error.fix == "k takes <T, N>: see that every argument fits its parameter"
     text = "__global__ void kernel_a(float* x) {}"
     decl = job(write(tmp_path, {"k/a.cu": text}), "kernel_a").spec.decl
     error = refused(tmp_path, text, "kernel_b", decl=decl)

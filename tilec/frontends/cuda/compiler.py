@@ -92,7 +92,7 @@ class Compiler:
 
     def _image(self, program: DeviceCompile, expression: str, linking: tuple[str, ...]) -> Image:
         cuda, spec = self._cuda, self._job.spec
-        symbol, decl = program.symbols.get(expression, ""), cuda.kernel.decl
+        symbol, decl = program.symbols.get(expression, ""), cuda.kernel
         axes = dict(self._job.variant.constants)
         try:
             kernel = program.kernel(expression)

@@ -94,9 +94,10 @@ class CudaFrontend:
             UsageError: an option is wrong.
         """
         most, notes = together(with_compiler(source)), note(source)
+        include = read_options(source.options).include
         return [
-            dataclasses.replace(kernel.decl, together=most, note=notes)
-            for kernel in kernels(source)
+            dataclasses.replace(kernel, together=most, note=notes)
+            for kernel in kernels(source, include)
         ]
 
     def compile(self, job: Job) -> Image:
@@ -116,7 +117,7 @@ class CudaFrontend:
                 *((_LINKER,) if linked else ()),
             )
             tools = self._require(names, digest=False)
-            candidates = kernels(job.spec.source)
+            candidates = kernels(job.spec.source, options.include)
             kernel = find(job, candidates)
             cuda_job = CudaJob(
                 job=job,

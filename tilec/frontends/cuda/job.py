@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp.options import CudaOptions
-from tilec.frontends.tools.cpp.parse import CppKernel
 from tilec.frontends.tools.search import Tool
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel
 from tilec_runtime.errors import Diagnostic
@@ -29,8 +29,8 @@ class CudaJob:
 
     job: Job
     options: CudaOptions
-    kernel: CppKernel
-    candidates: Sequence[CppKernel]
+    kernel: KernelDecl
+    candidates: Sequence[KernelDecl]
     tools: Mapping[str, Tool]
     path: str
 

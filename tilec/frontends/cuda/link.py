@@ -126,7 +126,7 @@ def undefined(job: CudaJob, text: str, log: str, command: str) -> CompileError |
     if linked:
         fix = f'none of the linked files ({linked}) defines it with these parameters, namespace and linkage (extern "C")'
     more = f", and {len(messages) - 1} more" if messages[1:] else ""
-    at = job.kernel.decl.location
+    at = job.kernel.location
     return CompileError(
         f"the link has undefined symbols: {messages[0]}{more}",
         diagnostics=tuple(Diagnostic(message=m, location=at, hint=fix) for m in messages),

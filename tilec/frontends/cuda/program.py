@@ -122,7 +122,7 @@ class ProgramCompiler:
         except BundleError as exc:
             message = f"the compiled image cannot be read: {exc.what}"
             raise CompileError(message, log=program.log, command=program.command) from exc
-        at = job.kernel.decl.location
+        at = job.kernel.location
         words = read_log(program.log, self._spec.source.root, toolkit=job.toolkit, fallback=at)
         warnings = tuple(d for d in words.diagnostics if d.severity == "warning")
         warnings = (*compiled.warnings, *warnings)
@@ -134,7 +134,7 @@ class ProgramCompiler:
             others = ", ".join(map(readable, users[:3])) + (", …" if users[3:] else "")
             yield Diagnostic(
                 message=f"the variable {readable(name)} is not shared with {others}: images have their own variables",
-                location=self._job.kernel.decl.location,
+                location=self._job.kernel.location,
                 severity="warning",
                 hint="pass its address as a parameter, or compile all of them with NVRTC in one group",
             )
@@ -281,9 +281,9 @@ class ProgramCompiler:
             source=self._spec.source.path,
             toolkit=job.toolkit,
             target=str(job.job.target),
-            decl=job.kernel.decl,
+            decl=job.kernel,
             expression=self._expressions[0],
-            candidates=[kernel.decl for kernel in job.candidates],
+            candidates=job.candidates,
         )
 
     def _timeout(self, log: str, command: str) -> CompileError:

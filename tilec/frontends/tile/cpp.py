@@ -17,7 +17,7 @@ from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import host_parts, run_nvcc
 from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_options
-from tilec.frontends.tools.cpp.parse import TILE, CppKernel
+from tilec.frontends.tools.cpp.parse import TILE
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.files import fault
@@ -71,7 +71,7 @@ class CppCompiler:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        return [dataclasses.replace(found.decl, simt=False) for found in _kernels(source)]
+        return [dataclasses.replace(found, simt=False) for found in _kernels(source)]
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -100,7 +100,7 @@ class _JobCompiler:
         self._options = _options(job.spec.source)
 
     def image(self) -> Image:
-        job, spec, decl = self._job, self._spec, self._found.decl
+        job, spec, decl = self._job, self._spec, self._found
         opt = self._opt()
         axes = dict(job.variant.constants)
         expression = name_expression(spec.symbol, axes, self._found)
@@ -173,11 +173,11 @@ class _JobCompiler:
                 source=spec.source.path,
                 toolkit=self._toolkit,
                 target=str(target),
-                decl=self._found.decl,
+                decl=self._found,
                 expression=expression,
-                candidates=[found.decl for found in self._candidates],
+                candidates=self._candidates,
             )
-        at = self._found.decl.location
+        at = self._found.location
         words = read_log(done.log, root, toolkit=self._toolkit, fallback=at)
         places = ((root, ""), (self._toolkit, "<cuda>"), (done.folder, "<tilec>"))
         data = with_strings(
@@ -186,11 +186,11 @@ class _JobCompiler:
         return data, tuple(d for d in words.diagnostics if d.severity == "warning")
 
     def _instance(self, entries: Sequence[TileEntry], expression: str) -> TileEntry:
-        name = self._found.decl.qualified or self._found.decl.name
+        name = self._found.qualified or self._found.name
         hits = [entry for entry in entries if readable(entry.name) == name]
         if len(hits) > 1:
             raise CompileError(
-                f"the source makes {len(hits)} instances of {self._found.decl.name}, so that {expression} cannot be told from the others",
+                f"the source makes {len(hits)} instances of {self._found.name}, so that {expression} cannot be told from the others",
                 fix="leave explicit instantiations out of the source: the manifest says which are made",
             )
         if not hits:
@@ -210,12 +210,8 @@ def _options(source: Source) -> CudaOptions:
     return read_options(of_tiles(source.options))
 
 
-def _kernels(source: Source) -> list[CppKernel]:
-    options = _options(source)
-    names = [source.path, *includes.kernel_files(source.root, source.path, options.include)]
-    found = [
-        kernel for name in names for kernel in declare_module.kernels_of(source.root, name, TILE)
-    ]
+def _kernels(source: Source) -> list[KernelDecl]:
+    found = declare_module.kernels(source, _options(source).include, TILE)
     if not found:
         fix = 'tile kernels are marked __tile_global__; __global__ ones are of language = "cuda"'
         raise fault(source.path, "there is no __tile_global__ function", line=0, fix=fix)

@@ -11,23 +11,33 @@ from pathlib import Path
 
 from tilec.frontends.tools.cpp import includes, symbol
 from tilec.frontends.tools.cpp.options import read_options
-from tilec.frontends.tools.cpp.parse import SIMT, CppKernel, find_kernels
+from tilec.frontends.tools.cpp.parse import SIMT, find_kernels
 from tilec.model.cpp import cut
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 
 _TOGETHER = 16
 
 
-def kernels(source: Source) -> list[CppKernel]:
-    """Return every `__global__` function that the source or a header of the project defines.
+def kernels(source: Source, include: Sequence[str], keyword: str = SIMT) -> list[KernelDecl]:
+    """Return every kernel that the source or a header of the project defines.
+
+    Args:
+        source: the source.
+        include: include directories, relative to the project.
+        keyword: marks a kernel (`__global__`).
 
     Raises:
-        CompileError: a file cannot be read, or a kernel takes a reference.
-        UsageError: an option is wrong.
+        CompileError: a file cannot be read, or leaves the project.
     """
-    options = read_options(source.options)
-    names = [source.path, *includes.kernel_files(source.root, source.path, options.include)]
-    return [kernel for name in names for kernel in kernels_of(source.root, name)]
+    names = [source.path, *includes.kernel_files(source.root, source.path, include)]
+    paths = {name: Path(source.root, name) for name in names}
+    stats = {name: path.stat() for name, path in paths.items()}
+    return [
+        kernel
+        for name, stat in stats.items()
+        for kernel in _parsed(str(paths[name]), name, keyword, stat.st_mtime_ns, stat.st_size)
+    ]
 
 
 def together(source: Source) -> int:
@@ -44,7 +54,7 @@ def together(source: Source) -> int:
     return 1 if includes.is_heavy(source.root, source.path, options.include) else _TOGETHER
 
 
-def find(job: Job, candidates: Sequence[CppKernel]) -> CppKernel:
+def find(job: Job, candidates: Sequence[KernelDecl]) -> KernelDecl:
     """Return the job's kernel in the current source.
 
     Raises:
@@ -57,31 +67,20 @@ def find(job: Job, candidates: Sequence[CppKernel]) -> CppKernel:
         return kernel
     if spec.decl.params or not candidates:
         # A macro makes this kernel: the compiler sees it, the parser does not.
-        return CppKernel(decl=spec.decl, required=len(spec.decl.template))
-    raise symbol.unknown_symbol(base, [c.decl for c in candidates])
+        return spec.decl
+    raise symbol.unknown_symbol(base, candidates)
 
 
-def named(name: str, candidates: Sequence[CppKernel]) -> CppKernel | None:
+def named(name: str, candidates: Sequence[KernelDecl]) -> KernelDecl | None:
     """Return the kernel of a name, with or without namespaces, or None."""
     return next(
-        (
-            kernel
-            for kernel in candidates
-            if name and name in (kernel.decl.qualified, kernel.decl.name)
-        ),
+        (kernel for kernel in candidates if name and name in (kernel.qualified, kernel.name)),
         None,
     )
 
 
-def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[CppKernel]:
-    """Return the kernels of one file of the project; `keyword` marks a kernel (`__global__`)."""
-    path = Path(root, name)
-    stat = path.stat()
-    return list(_parsed(str(path), name, keyword, stat.st_mtime_ns, stat.st_size))
-
-
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: str, name: str, keyword: str, mtime: int, size: int) -> tuple[CppKernel, ...]:
+def _parsed(path: str, name: str, keyword: str, mtime: int, size: int) -> tuple[KernelDecl, ...]:
     del mtime, size  # part of the key only
     return tuple(
         find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name, keyword)

@@ -85,19 +85,14 @@ def split(tokens: Iterable[Token]) -> list[list[Token]]:
     return parts if parts != [[]] else []
 
 
-def template_parameter(tokens: Sequence[Token]) -> tuple[str, bool, bool]:
-    """Return (name or "", has a default, is a pack) of a template parameter."""
+def template_parameter(tokens: Sequence[Token]) -> str:
+    """Return the name of a template parameter, or an empty string; that of a pack ends in `...`."""
     texts = [t.text for t in tokens]
     head = tokens[: texts.index("=")] if "=" in texts else tokens
-    pack = any(t.text == "..." for t in head)
-    last = head[-1] if head else None
-    named = (
-        last is not None
-        and last.kind == "name"
-        and len(head) > 1
-        and last.text not in ("typename", "class")
-    )
-    return (last.text if named and last else "", "=" in texts, pack)
+    last = head[-1] if len(head) > 1 else None
+    named = last is not None and last.kind == "name" and last.text not in ("typename", "class")
+    name = last.text if last and named else ""
+    return f"{name}..." if any(t.text == "..." for t in head) else name
 
 
 def parameters(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -26,24 +25,7 @@ _AFTER = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class CppKernel:
-    """A kernel, with facts that only the compile step needs.
-
-    Attributes:
-        decl: the declaration.
-        required: number of template parameters without a default.
-        variadic: whether it takes a template parameter pack.
-        defined: whether it has a body; False for a mere declaration.
-    """
-
-    decl: KernelDecl
-    required: int = 0
-    variadic: bool = False
-    defined: bool = True
-
-
-def find_kernels(text: str, file: str, keyword: str = SIMT) -> list[CppKernel]:
+def find_kernels(text: str, file: str, keyword: str = SIMT) -> list[KernelDecl]:
     """Return the kernels of a file in the order of their definitions.
 
     The parser skips code that it does not understand; the compiler reports errors in it.
@@ -72,9 +54,10 @@ class _Reader:
         self._constants = {
             name: body[0].text for name, body in lexed.macros.items() if len(body) == 1
         }
-        self._kernels: dict[tuple[str, tuple[str, ...]], CppKernel] = {}
+        self._kernels: dict[tuple[str, tuple[str, ...]], KernelDecl] = {}
+        self._defined: set[tuple[str, tuple[str, ...]]] = set()  # others are mere declarations
 
-    def read(self) -> list[CppKernel]:
+    def read(self) -> list[KernelDecl]:
         self._walk(self._lexed.tokens, (), plain=False)
         return list(self._kernels.values())
 
@@ -131,10 +114,9 @@ class _Reader:
     ) -> None:
         """Add the kernel of a declaration, whose parameters are inside of token `at`."""
         name, head = tokens[at - 1], tokens[: at - 1]
-        template = _template(head)
-        if template is None:
+        names = _template(head)
+        if names is None:
             return
-        names, required, variadic = template
         around = (*head, *tokens[at + 1 : -1])
         qualified = "::".join((*namespaces, name.text))
         taken, refused = self._parameters(tokens[at], names)
@@ -150,13 +132,11 @@ class _Reader:
             cluster=self._cluster(around),
             typed=self._keyword == SIMT and not plain,
         )
-        kernel = CppKernel(
-            decl=decl, required=required, variadic=variadic, defined=tokens[-1].text == "{"
-        )
-        key = (decl.qualified, names)
-        before = self._kernels.get(key)
-        if before is None or (kernel.defined and not before.defined):
-            self._kernels[key] = kernel
+        key, defined = (qualified, names), tokens[-1].text == "{"
+        if key not in self._kernels or (defined and key not in self._defined):
+            self._kernels[key] = decl
+        if defined:
+            self._defined.add(key)
 
     def _parameters(
         self, brackets: Token, names: tuple[str, ...]
@@ -232,25 +212,19 @@ def _behind(tokens: Sequence[Token], at: int) -> int:
     return at
 
 
-def _template(head: Sequence[Token]) -> tuple[tuple[str, ...], int, bool] | None:
-    """Return names, number of required arguments and whether there is a pack.
+def _template(head: Sequence[Token]) -> tuple[str, ...] | None:
+    """Return the names of template parameters; that of a pack ends in `...`.
 
     The last template header counts. The result is None for explicit instantiations and
     specializations.
     """
-    result: tuple[tuple[str, ...], int, bool] = ((), 0, False)
+    names: tuple[str, ...] = ()
     for index, token in enumerate(head):
         if token.text == "template":
-            inside = _arguments(head[index + 1 :])
-            parts = [template_parameter(part) for part in split(inside)]
-            if not parts:
+            names = tuple(map(template_parameter, split(_arguments(head[index + 1 :]))))
+            if not names:
                 return None
-            result = (
-                tuple(f"{name}..." if pack else name for name, _, pack in parts),
-                sum(not default and not pack for _, default, pack in parts),
-                any(pack for _, _, pack in parts),
-            )
-    return result
+    return names
 
 
 def _arguments(tokens: Sequence[Token]) -> Sequence[Token]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.tools.cpp.parse import CppKernel
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import CompileError
@@ -48,66 +47,22 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     return _PLACE.sub(fill, symbol)
 
 
-def name_expression(symbol: str, axes: Mapping[str, AxisValue], kernel: CppKernel) -> str:
+def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> str:
     """Return the C++ expression that names the kernel's instance, with namespaces.
 
     Args:
         symbol: symbol of the manifest; empty for the kernel's own name.
         axes: axis values of the variant.
-        kernel: the kernel in its source.
+        decl: the kernel in its source.
 
     Raises:
-        CompileError: the symbol does not fit the kernel.
+        CompileError: the matrix has not all axes of the symbol.
     """
-    decl = kernel.decl
     text = expand(symbol or decl.qualified or decl.name, axes)
     base, arguments = cut(text)
     if base == decl.name and decl.qualified:
         base = decl.qualified
-    _check_arguments(text, base, arguments, kernel)
     return base if arguments is None else f"{base}<{', '.join(arguments)}>"
-
-
-def _check_arguments(
-    text: str, base: str, arguments: Sequence[str] | None, kernel: CppKernel
-) -> None:
-    """Check the number of a symbol's template arguments.
-
-    Args:
-        text: the symbol.
-        base: its name, without template arguments.
-        arguments: the template arguments as written, or None without `<>`.
-        kernel: the kernel in its source.
-
-    Raises:
-        CompileError: the kernel takes another number of them.
-    """
-    decl, required, most = kernel.decl, kernel.required, len(kernel.decl.template)
-    subject = f"{decl.name} at {decl.location}"
-    if not decl.template:
-        if arguments is not None:
-            raise CompileError(
-                f"symbol {text!r} gives template arguments, but {subject} is no template",
-                fix=f'write symbol = "{base}"',
-            )
-        return
-    wanted = f"{base}<{decl.places}>"
-    if arguments is None and required:
-        raise CompileError(
-            f"{subject} is a template: symbol {text!r} does not say which instance",
-            fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
-        )
-    count = len(arguments or ())
-    if count < required or (count > most and not kernel.variadic):
-        takes = f"{required} to {most}"
-        if kernel.variadic:
-            takes = f"{required} or more"
-        elif required == most:
-            takes = str(required)
-        raise CompileError(
-            f"symbol {text!r} gives {count} template arguments, {subject} takes {takes}: {', '.join(decl.template)}",
-            fix=f'symbol = "{wanted}"',
-        )
 
 
 def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> dict[str, str]:

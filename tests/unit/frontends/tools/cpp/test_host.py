@@ -78,6 +78,6 @@ def test_the_note_names_the_header_that_needs_nvcc(tmp_path: Path) -> None:
 def test_an_empty_tag_needs_no_argument(tmp_path: Path, tag: str) -> None:
     text = f"template <bool B> __global__ void k(float* x, {tag} how, int n) {{}}\n"
     (tmp_path / "k.cu").write_text(text)
-    (found,) = kernels(Source(root=str(tmp_path), path="k.cu"))
-    assert [param.given for param in found.decl.params] == [True, False, True]
-    assert derive(found.decl, {}, ())[1] == EMPTY
+    (found,) = kernels(Source(root=str(tmp_path), path="k.cu"), ())
+    assert [param.given for param in found.params] == [True, False, True]
+    assert derive(found, {}, ())[1] == EMPTY

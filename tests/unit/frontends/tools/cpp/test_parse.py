@@ -10,8 +10,8 @@ from tilec.model.declaration import KernelDecl, ParamDecl
 
 def one(text: str) -> KernelDecl:
     found = find_kernels(text, "k.cu")
-    assert len(found) == 1, [f.decl.qualified for f in found]
-    return found[0].decl
+    assert len(found) == 1, [f.qualified for f in found]
+    return found[0]
 
 
 def param(declaration: str, template: str = "") -> ParamDecl:
@@ -106,7 +106,7 @@ def test_namespaces_and_linkage() -> None:
     struct S { void host() { __builtin_trap(); } };
     static inline __global__ void five(int* x) {}
     """
-    assert [f.decl.qualified for f in find_kernels(text, "k.cu")] == [
+    assert [f.qualified for f in find_kernels(text, "k.cu")] == [
         "a::b::one",
         "a::b::v1::two",
         "three",
@@ -114,7 +114,7 @@ def test_namespaces_and_linkage() -> None:
         "five",
     ]
     # Their compiled names hold types, but where the linkage is C's.
-    assert [f.decl.typed for f in find_kernels(text, "k.cu")] == [True, True, False, False, True]
+    assert [f.typed for f in find_kernels(text, "k.cu")] == [True, True, False, False, True]
 
 
 def test_places_and_the_comment_before() -> None:
@@ -166,7 +166,7 @@ def test_a_declaration_gives_way_to_its_definition() -> None:
     found = find_kernels(
         "__global__ void k(int*, const int*);\n__global__ void k(int* z, const int* x) {}\n", "k.cu"
     )
-    assert [(f.defined, [p.name for p in f.decl.params]) for f in found] == [(True, ["z", "x"])]
+    assert [[p.name for p in f.params] for f in found] == [["z", "x"]]
 
 
 def test_macros_aliases_and_conditionals() -> None:
@@ -189,7 +189,7 @@ def test_macros_aliases_and_conditionals() -> None:
     #endif
     __global__ void BOUNDS(3) odd(int* x) __attribute__((used)) {}
     """
-    found = {f.decl.name: f.decl for f in find_kernels(text, "k.cu")}
+    found = {f.name: f for f in find_kernels(text, "k.cu")}
     assert list(found) == ["plain", "wide", "left", "right", "odd"]
     assert [p.dtype for p in found["plain"].params] == ["f32", "f32", "u64"]
     assert [p.out for p in found["plain"].params] == [True, False, None]
@@ -198,8 +198,8 @@ def test_macros_aliases_and_conditionals() -> None:
 def test_a_reference_is_refused_where_it_stands() -> None:
     text = "__global__ void k(int* z,\n  const Params& p) {}\n__global__ void fine(int* z) {}"
     refused, fine = find_kernels(text, "k.cu")
-    (diagnostic,) = refused.decl.refused
-    assert fine.decl.refused == ()
+    (diagnostic,) = refused.refused
+    assert fine.refused == ()
     assert diagnostic.render().startswith(
         "k.cu:2:3: error: a kernel cannot take a reference: const Params&p"
     )
