@@ -22,11 +22,10 @@ from tilec.frontends.tools.machine_code import (
 )
 from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.tile_bytecode import read_tile
-from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image
-from tilec.frontends.tools.tileiras import assemble as assemble_tile
+from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image, cubin_image
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
-from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.errors import BundleError, CompileError, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
@@ -59,21 +58,15 @@ class _Maker:
     def image(self) -> Image:
         """Return the image."""
         if self._member.form is FileKind.CUBIN:
-            return self._of_cubin(self._member.file.data, tile=self._member.tile)
+            return self._of_cubin()
         if self._member.form is FileKind.TILEIR:
             return self._of_bytecode()
         return self._of_ptx()
 
     # --- machine code
 
-    def _of_cubin(
-        self,
-        data: bytes,
-        *,
-        tile: bool,
-        reproducible: bool = True,
-        warnings: tuple[Diagnostic, ...] = (),
-    ) -> Image:
+    def _of_cubin(self) -> Image:
+        data, tile = self._member.file.data, self._member.tile
         cubin, kernel = self._read(data)
         abi = self._checked(kernel.params)
         info = ImageInfo(
@@ -92,10 +85,9 @@ class _Maker:
             max_threads=kernel.max_threads,
             required_block=kernel.required_block,
             cluster=kernel.cluster,
-            reproducible=reproducible,
         )
         check_cluster(self._job.spec.cluster, kernel, "code")
-        return Image(info=info, data=data, abi=abi, warnings=warnings)
+        return Image(info=info, data=data, abi=abi)
 
     def _read(self, data: bytes) -> tuple[Cubin, CubinKernel]:
         try:
@@ -219,29 +211,19 @@ class _Maker:
 
     def _of_bytecode(self) -> Image:
         job, data = self._job, self._member.file.data
+        version, entries = read_tile(self._member.file)
+        entry = next(entry for entry in entries if entry.name == self._symbol)
+        abi = self._checked(arguments.laid_out([(p.size, p.size) for p in entry.params]))
         if job.target.kind is TargetKind.TILEIR:
-            version, entries = read_tile(self._member.file)
-            entry = next(entry for entry in entries if entry.name == self._symbol)
-            params = arguments.laid_out([(p.size, p.size) for p in entry.params])
-            return bytecode_image(
-                job, data, symbol=self._symbol, version=version, abi=self._checked(params)
-            )
-        assembled = assemble_tile(
+            return bytecode_image(job, data, symbol=self._symbol, version=version, abi=abi)
+        return cubin_image(
+            job,
             data,
+            symbol=self._symbol,
+            abi=abi,
             tileiras=self._opener.path("tileiras"),
-            target=str(job.target),
             opt=job.spec.opt,
-            lineinfo=job.spec.lineinfo,
-            debug=job.spec.debug,
-            timeout=job.spec.timeout,
             texts={},
-            kernel=job.spec.name,
-        )
-        return self._of_cubin(
-            assembled.cubin,
-            tile=True,
-            reproducible=assembled.reproducible,
-            warnings=assembled.warnings,
         )
 
     # --- checks

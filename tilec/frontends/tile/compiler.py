@@ -77,7 +77,6 @@ class Compiler:
         return cubin_image(
             job,
             exported.bytecode,
-            kernel.decl,
             symbol=symbol,
             abi=bound.abi,
             tileiras=self.tools()["tileiras"].path,

@@ -125,7 +125,6 @@ class _JobCompiler:
         return cubin_image(
             job,
             data,
-            decl,
             symbol=entry.name,
             abi=abi,
             tileiras=self._tools["tileiras"].path,

@@ -5,7 +5,6 @@ Each run has a private directory, a time limit, and an environment of TMPDIR alo
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import signal
 import tempfile
@@ -16,11 +15,10 @@ from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools.python_errors import line_of
 from tilec.frontends.tools.run import Completed, command_line, run_tool
 from tilec.frontends.tools.sass import resources
-from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
-from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.arch import Version
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
@@ -42,72 +40,6 @@ _TILEIRAS = re.compile(
 _PLAIN = re.compile(
     r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Assembled:
-    """A cubin, whether another run gives the same bytes, and the warnings of tileiras."""
-
-    cubin: bytes
-    reproducible: bool
-    warnings: tuple[Diagnostic, ...]
-
-
-def assemble(
-    bytecode: bytes,
-    *,
-    tileiras: str,
-    target: str,
-    opt: int,
-    lineinfo: bool,
-    debug: bool = False,
-    timeout: float,
-    texts: Mapping[str, str],
-    kernel: str,
-) -> Assembled:
-    """Assemble bytecode for `target` (`sm_90`).
-
-    Args:
-        bytecode: Tile IR of one kernel.
-        tileiras: path of the assembler; it finds ptxas and libnvvm next to itself.
-        target: plain architecture name.
-        opt: optimisation level, 0 to 3.
-        lineinfo: keep source lines in the cubin; tileiras then keeps the PTX text too, which about
-            doubles the size.
-        debug: make code for a debugger, and ignore `opt`. Only functions and lines are visible:
-            Tile IR has no variables.
-        timeout: time limit in seconds.
-        texts: texts of the project's files, for locations in messages.
-        kernel: name of the kernel, for messages.
-
-    Raises:
-        CompileError: tileiras refuses the code, crashes or exceeds the time limit.
-        ToolchainError: it cannot be started.
-    """
-    options = (
-        ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
-    )
-    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *options]
-    # After a timeout, the ptxas that tileiras started may write there until the worker ends.
-    with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
-        Path(folder, _INPUT).write_bytes(bytecode)
-        # ptxas and the intermediate files of tileiras go to TMPDIR.
-        done = run_tool(argv, timeout=timeout, cwd=folder, env={"TMPDIR": folder})
-        output = Path(folder, _OUTPUT)
-        cubin = (
-            output.read_bytes() if done.rc == 0 and not done.timed_out and output.is_file() else b""
-        )
-    if not cubin:
-        command = command_line(["tileiras", *argv[1:]])
-        raise _failure(
-            done, command=command, target=target, timeout=timeout, texts=texts, kernel=kernel
-        )
-    reproducible = done.fixed or Target.parse(target).cc[0] not in _VARYING_MAJORS
-    return Assembled(
-        cubin=cubin,
-        reproducible=reproducible,
-        warnings=tileiras_diagnostics(done.stderr, texts, severity="warning"),
-    )
 
 
 def bytecode_image(
@@ -136,7 +68,6 @@ def bytecode_image(
 def cubin_image(
     job: Job,
     bytecode: bytes,
-    decl: KernelDecl,
     *,
     symbol: str,
     abi: Sequence[AbiSlot],
@@ -154,30 +85,23 @@ def cubin_image(
         ToolchainError: it cannot be started.
     """
     spec = job.spec
-    assembled = assemble(
-        bytecode,
-        tileiras=tileiras,
-        target=str(job.target),
-        opt=opt,
-        lineinfo=spec.lineinfo,
-        debug=spec.debug,
-        timeout=spec.timeout,
-        texts=texts,
-        kernel=spec.name,
-    )
+    done, cubin = _assembled(job, bytecode, tileiras, opt)
+    if not cubin:
+        raise _failure(job, done, tileiras, opt, texts)
+    fixed = done.fixed or job.target.cc[0] not in _VARYING_MAJORS
     try:
-        entry = read_cubin(assembled.cubin).kernel(symbol)
-        used = resources(assembled.cubin, entry)  # tileiras does not report spills
+        entry = read_cubin(cubin).kernel(symbol)
+        used = resources(cubin, entry)  # tileiras does not report spills
     except BundleError as exc:
         raise CompileError(
             f"the image that tileiras made cannot be read: {exc.what}",
             cause="another tileiras than expected",
         ) from exc
-    arguments.check(abi, entry.params, decl, stated=bool(spec.abi))
+    arguments.check(abi, entry.params, spec.decl, stated=bool(spec.abi))
     info = ImageInfo(
         target=job.target,
-        digest=sha256(assembled.cubin),
-        size=len(assembled.cubin),
+        digest=sha256(cubin),
+        size=len(cubin),
         symbol=symbol,
         exact=True,
         cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
@@ -187,27 +111,47 @@ def cubin_image(
         max_threads=entry.max_threads,
         required_block=entry.required_block,
         cluster=entry.cluster,
-        reproducible=reproducible and assembled.reproducible,
+        reproducible=reproducible and fixed,
     )
-    return Image(
-        info=info, data=assembled.cubin, abi=tuple(abi), warnings=warnings + assembled.warnings
-    )
+    told = tileiras_diagnostics(done.stderr, texts, severity="warning")
+    return Image(info=info, data=cubin, abi=tuple(abi), warnings=warnings + told)
+
+
+def _command(job: Job, tileiras: str, opt: int) -> list[str]:
+    """Return the command that assembles bytecode for the job's target."""
+    # With lines, tileiras keeps the PTX text too, which about doubles the size of the cubin.
+    options = [f"-O{opt}", *(["--lineinfo"] if job.spec.lineinfo else [])]
+    if job.spec.debug:  # only functions and lines are visible: Tile IR has no variables
+        options = ["-O0", "--device-debug"]
+    return [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", str(job.target), *options]
+
+
+def _assembled(job: Job, bytecode: bytes, tileiras: str, opt: int) -> tuple[Completed, bytes]:
+    """Run tileiras, which finds ptxas and libnvvm next to itself; the cubin is empty if it fails."""
+    # After a timeout, the ptxas that tileiras started may write there until the worker ends.
+    with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
+        Path(folder, _INPUT).write_bytes(bytecode)
+        # ptxas and the intermediate files of tileiras go to TMPDIR.
+        done = run_tool(
+            _command(job, tileiras, opt),
+            timeout=job.spec.timeout,
+            cwd=folder,
+            env={"TMPDIR": folder},
+        )
+        output = Path(folder, _OUTPUT)
+        succeeded = done.rc == 0 and not done.timed_out and output.is_file()
+        return done, output.read_bytes() if succeeded else b""
 
 
 def _failure(
-    done: Completed,
-    *,
-    command: str,
-    target: str,
-    timeout: float,
-    texts: Mapping[str, str],
-    kernel: str,
+    job: Job, done: Completed, tileiras: str, opt: int, texts: Mapping[str, str]
 ) -> CompileError:
+    kernel, target = job.spec.name, job.target
     log = (done.stderr + done.stdout).strip()
     diagnostics = tileiras_diagnostics(done.stderr, texts)
     cause, fix = "", ""
     if done.timed_out:
-        message = f"tileiras took more than {timeout:g} s for kernel {kernel!r} on {target}, and was stopped"
+        message = f"tileiras took more than {job.spec.timeout:g} s for kernel {kernel!r} on {target}, and was stopped"
         cause = "large tiles take long to compile, most of all for sm_80"
         fix = "use a smaller tile size, or raise [toolchain] timeout"
     elif done.rc < 0:
@@ -228,7 +172,7 @@ def _failure(
         message,
         diagnostics=diagnostics,
         log=log,
-        command=command,
+        command=command_line(["tileiras", *_command(job, tileiras, opt)[1:]]),
         cause=cause,
         fix=fix,
         overtime=done.timed_out,
