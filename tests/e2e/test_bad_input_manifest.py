@@ -316,7 +316,7 @@ def test_one_problem(cli: Cli, tmp_path: Path, name: str) -> None:
     assert f"    {line}".startswith(excerpt)
     assert caret == " " * (3 + column) + "^"
     told = [line for line in rest if not line.startswith("  hint: ")]
-    assert told == ["error: 1 problem in the manifest and what it names", ""]
+    assert told == ["error: 1 problem in the manifest and its files", ""]
     assert {
         name: data for name, data in tree(root).items() if not name.startswith(".tilec/")
     } == before | _lock(root)
@@ -344,7 +344,7 @@ def test_all_problems_in_one_run(cli: Cli, tmp_path: Path) -> None:
         "kernel.add.params.z.dtype",
     ]
     assert done.err.count("  1 more of this: line ") == 2
-    assert done.err.endswith("error: 5 problems in the manifest and what it names\n")
+    assert done.err.endswith("error: 5 problems in the manifest and its files\n")
     shown = cli(tmp_path, "check", "--json").json()["problems"]
     assert [(one["location"]["line"], one["location"]["column"]) for one in shown] == [
         (8, 12),

@@ -18,7 +18,7 @@ from tilec_runtime.bundle.read import Bundle
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 ODD = "mein Projekt ü"
-UNHARMED = "; nothing was written, earlier output is as it was\n"
+UNHARMED = "; nothing was written, earlier outputs are unchanged\n"
 LATER = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
 
 # By name: manifest, source text, and the start of what is said.

@@ -142,7 +142,7 @@ def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
     assert 'k/twice.cu:5:1: error: expected a ";"\n    }\n    ^\n' in failed.err
     assert "k/add.py:7:54: error: SyntaxError: " in failed.err
     assert failed.err.endswith(
-        "error: 1 of 3 sources have errors, 1 of 2 jobs failed; nothing was written, earlier output is as it was\n"
+        "error: 1 of 3 sources have errors, 1 of 2 jobs failed; nothing was written, earlier outputs are unchanged\n"
     )
     assert (root / ".tilec" / "failed" / "twice-sm_90" / "log.txt").is_file()
     assert tree(root / "dist") == before
@@ -177,7 +177,7 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
     )
     assert 'k/thrice.cu:4:23: error: identifier "three" is undefined\n' in done.err
     assert done.err.endswith(
-        "error: 2 of 2 jobs failed; nothing was written, earlier output is as it was\n"
+        "error: 2 of 2 jobs failed; nothing was written, earlier outputs are unchanged\n"
     )
     assert not (root / "dist").exists()
     assert not (root / "tilec.lock").exists(), "it records the tools of what was built"

@@ -95,7 +95,7 @@ def test_executes_nothing(tmp_path: Path) -> None:
     done = run(root, "--no-exec")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert re.sub(r"^.*?tilec\.toml", "tilec.toml", done.stdout) == (
-        "tilec.toml: no problems in what needs no execution; 3 kernels\n"
+        "tilec.toml: no problems found without execution; 3 kernels\n"
         "not checked: add: what the module does when it is imported, parameters, and the plan\n"
         "not checked: foreign: files of language evil, which a tool or a plug-in reads\n"
         "not checked: compilers and the toolkit's headers, tuning files, steps of chains, sizes of cases\n"

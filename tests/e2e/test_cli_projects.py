@@ -50,7 +50,7 @@ def test_a_file_is_looked_at_without_a_manifest(cli: Cli, tmp_path: Path) -> Non
     built = cli(made, "run", "kernels.cu:axpy", "--device", "cpu")
     assert built.code == 3
     assert built.out.startswith("kernel  variants  images  regs")
-    assert "axpy is built for sm_90 and not run" in built.err
+    assert "axpy was built for sm_90 but not run" in built.err
     wrong = cli(made, "run", "kernels.py")
     assert (wrong.code, "'kernels.py' does not name one kernel of a file" in wrong.err) == (2, True)
     assert "error: no such file: gone.py\n" in cli(made, "run", "gone.py:k").err

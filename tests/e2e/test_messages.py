@@ -137,7 +137,7 @@ UNKNOWN = (
     "kernel.scale: the source does not say what a_ptr, x, n, stride_am are: write the tensors that a caller passes and "
     'an entry of args for each parameter, params = { a = { dtype = "f32", rank = … }, x = { dtype = "f32", rank = … } }, '
     'args = ["a.ptr", "x.ptr", "factor", "i32(…)", "i32(a.stride[…])"]\n'
-    "    [kernel.scale]\n            ^\nerror: 1 problem in the manifest and what it names\n"
+    "    [kernel.scale]\n            ^\nerror: 1 problem in the manifest and its files\n"
 )
 HEURISTIC = (
     "constant 'EVEN' of the kernel is bound by no axis of the matrix, and its heuristic reads n, which a launch gives: "
@@ -146,7 +146,7 @@ HEURISTIC = (
 )
 AXIS = (
     "kernel.scale.matrix.{0}: {0} is a parameter of scale: give the axis another name\n"
-    "    matrix.{0} = {1}\n           ^\nerror: 1 problem in the manifest and what it names\n"
+    "    matrix.{0} = {1}\n           ^\nerror: 1 problem in the manifest and its files\n"
 )
 TABLE = {
     "a heuristic that reads a constant": (

@@ -146,7 +146,7 @@ def test_a_case_that_hangs_ends_the_run(cli: Cli, tmp_path: Path) -> None:
         """
   spin/small did not end within 6 s: it hangs in kernel spin, grid (8, 1, 1), block (1, 1, 1)
     cause: a loop of the kernel never ends, or blocks wait for each other
-    fix: see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)
+    fix: check the loops of the kernel; if the case needs longer, raise --timeout SECONDS (0 for no limit)
 """
         in done.out
     )

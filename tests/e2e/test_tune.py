@@ -183,7 +183,7 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     assert "the kernel has changed since it was tuned" in refused.err
     tune("add", "--confirm", code=2)
     assert (
-        "tuning/add.json: the code of TILE=64 MODE=0 for tileir is not what was measured (case big)"
+        "tuning/add.json: the code of TILE=64 MODE=0 for tileir is not the measured code (case big)"
         in tune.err
     )
     edit(project / "k" / "add.py", "+ 2.0\n    if MODE == 1", "+ 1.0  # again\n    if MODE == 1")
@@ -206,7 +206,7 @@ def test_a_kit_is_measured_where_no_project_is(tune, project: Path, tmp_path: Pa
     tune("--measure", str(tmp_path / "add.tune"), *CPU, "--search", "grid", "--resume")
     (tmp_path / "half.tune").write_bytes((tmp_path / "add.tune").read_bytes()[:5000])
     tune("--measure", str(tmp_path / "half.tune"), *CPU, code=2)
-    assert "half.tune is no kit that can be measured" in tune.err
+    assert "half.tune is no kit" in tune.err
 
 
 @pytest.mark.long
@@ -224,7 +224,7 @@ def test_ctrl_c_leaves_a_log_and_says_how_to_go_on(project: Path, cli: Cli) -> N
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert err.endswith("interrupted: what was measured is in the log; add --resume to go on\n")
+    assert err.endswith("interrupted: the results are logged; continue with --resume\n")
     assert "Traceback" not in err
     assert not (project / "tuning").exists()
     assert not processes_of(cli.env["TILEC_CACHE_DIR"])

@@ -152,9 +152,9 @@ class Bench:
         for name in taken:
             if name not in inputs:
                 raise CaseError(
-                    f"{case.name}: against {rival.text!r}: it takes {name!r}, which is no input of the case",
+                    f"{case.name}: against {rival.text!r}: it takes {name!r}, but the case has no such input",
                     location=at,
-                    fix=f"its parameters are called as inputs are: {', '.join(inputs)}",
+                    fix=f"name its parameters like inputs: {', '.join(inputs)}",
                 )
         return lambda values: function(**{name: values[name] for name in taken})
 

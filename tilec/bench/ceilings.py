@@ -99,7 +99,7 @@ def measured_apart(device: str, command: Sequence[str] = ()) -> Ceilings:
         why = str(error)
     except ValueError:
         why = done.stderr.strip().rpartition("\n")[2] or "the process printed no result"
-    return Ceilings(missing=f"they cannot be measured: {why}")
+    return Ceilings(missing=f"the ceilings cannot be measured: {why}")
 
 
 def measure_ceilings(

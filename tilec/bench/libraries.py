@@ -77,7 +77,7 @@ class TorchLibrary:
 class CupyLibrary:
     """CuPy on a GPU, without graphs: its memory pool reuses the memory of captured calls."""
 
-    note = "CuPy's launches are enqueued one by one, so that times of short ones hold what that costs the host"
+    note = "CuPy's launches are enqueued one by one, so times of short kernels include host time"
 
     def __init__(self, cupy: Any, ordinal: int) -> None:
         self.module, self._ordinal = cupy, ordinal

@@ -72,7 +72,7 @@ def read_rival(
         raise CaseError(
             f"{case}: against {text!r}: unknown library {word!r}{hint}",
             location=location,
-            fix='a function of your own is named with the library of its tensors: "torch:bench/rivals.py:mine"',
+            fix='name your own function with the library of its tensors: "torch:bench/rivals.py:mine"',
         )
     if _FILE.fullmatch(rest):
         return Rival(text=text, library=library, reference=rest)
@@ -182,4 +182,4 @@ def _evaluator(node: ast.expr, inputs: Collection[str], find: Callable[[str], An
                 *(argument(values) for argument in given),
                 **{name: argument(values) for name, argument in named.items()},
             )
-    raise ValueError(f"{ast.unparse(node)} has no place in it")
+    raise ValueError(f"{ast.unparse(node)} is not allowed in it")

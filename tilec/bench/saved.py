@@ -58,8 +58,8 @@ def path_of(name: str, folder: Path, base: Path) -> Path:
         return base / name
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name to save under",
-            fix="take letters, digits, _, - and dots, or a path such as ci/h200.json",
+            f"{name!r} is no valid name",
+            fix="use letters, digits, _, - and dots, or a path such as ci/h200.json",
         )
     return folder / f"{name}.json"
 
@@ -91,7 +91,9 @@ def read_saved(path: Path, shown: str) -> Saved:
         raise UsageError(f"{shown} is damaged: {error}", fix=again) from error
     for name, case in saved.cases.items():
         if not case.samples or not all(math.isfinite(s) and s > 0 for s in case.samples):
-            raise UsageError(f"{shown} is damaged: {name} has samples that are no times", fix=again)
+            raise UsageError(
+                f"{shown} is damaged: {name} has samples that are not positive times", fix=again
+            )
     return saved
 
 
@@ -105,7 +107,7 @@ def _load(path: Path, shown: str) -> object:
         there = f"; there are {', '.join(others[:9])}" if others else ""
         raise UsageError(
             f"nothing was saved as {shown}{did_you_mean(path.stem, others) or there}",
-            fix=f"measure what to compare with: `tilec bench --save {name}`",
+            fix=f"measure first: `tilec bench --save {name}`",
         ) from error
     except OSError as error:
         raise UsageError(
@@ -133,15 +135,15 @@ def require_comparable(saved: Saved, now: Setting, shown: str) -> None:
         )
         if getattr(then, field) != getattr(now, field)
     ]
-    fix = "save new ones here with --save"
+    fix = "save new times here with --save"
     if then.cold != now.cold:
         words = {True: "cold", False: "hot"}
-        fix = fix if differ else "pass --cold or --hot as then"
+        fix = fix if differ else "pass --cold or --hot as for the saved times"
         differ.append(f"L2 cache {words[then.cold]}, now {words[now.cold]}")
     if differ:
         raise UsageError(
-            f"{shown} was measured elsewhere: {'; '.join(differ)}",
-            cause="a difference would be theirs, and not that of the kernels",
+            f"{shown} holds times of another device or state: {'; '.join(differ)}",
+            cause="the times are not comparable",
             fix=fix,
         )
 
@@ -185,9 +187,9 @@ def compare_with_saved(
     if case.measurement is None:
         return case
     if row is None:
-        return dataclasses.replace(case, uncompared="nothing was saved of it")
+        return dataclasses.replace(case, uncompared="there are no saved times of it")
     if row.inputs != case.inputs:
-        return dataclasses.replace(case, uncompared="its inputs are others now")
+        return dataclasses.replace(case, uncompared="its inputs have changed")
     latest = case
 
     def samples() -> tuple[float, ...]:

@@ -257,7 +257,9 @@ class RivalTimer(Timer):
             return self._library.capture(enqueue, self._stream.handle)
         except RuntimeError as error:
             line = str(error).strip().partition("\n")[0]
-            self.note = f"it cannot be captured in a CUDA graph, so that its time holds what its launches cost the host: {line}"
+            self.note = (
+                f"it cannot be captured in a CUDA graph, so its time includes host time: {line}"
+            )
             self._graphs = False
             return enqueue
 

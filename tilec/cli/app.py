@@ -103,7 +103,7 @@ class App:
             if not path.is_file():
                 raise UsageError(
                     f"{self.show(path)}: no such manifest",
-                    fix="name a tilec.toml with --manifest, or leave the option out",
+                    fix="give the path of a tilec.toml, or leave --manifest out",
                 )
             return path
         for directory in (self.base, *self.base.parents):
@@ -245,7 +245,7 @@ def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
     """
     if value == "":
         raise click.BadParameter(
-            "it names nothing; leave the option out, or fill the variable that it comes from",
+            "the value is empty; leave the option out, or set the variable that it comes from",
             ctx,
             param,
         )

@@ -27,7 +27,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             return value
         match = _PERCENT.fullmatch(str(value).strip())
         if not match or not 0 < float(match[1]) <= 1000:
-            self.fail(f"{value!r} is no part to be slower by: write 5%", param, ctx)
+            self.fail(f"{value!r} is no percentage: write 5%", param, ctx)
         return float(match[1]) / 100
 
 
@@ -35,7 +35,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     """Callback of `--sweep`: a second one would silently replace the first."""
     if len(values) > 1:
         raise click.BadParameter(
-            "one sweep at a time; --variants sweeps the matrix beside it", ctx, param
+            "give one sweep; --variants measures the matrix in addition", ctx, param
         )
     return named(ctx, param, values[0] if values else None)
 
@@ -151,7 +151,7 @@ def command(app: App, /, **options: Any) -> int:
     given = Given(**options)
     if given.fail_slower is not None and not given.against_saved:
         raise click.UsageError(
-            "--fail-slower goes with --against-saved: slower than what?",
+            "--fail-slower needs --against-saved",
             click.get_current_context(),
         )
     return run_bench(app, given)

@@ -45,8 +45,8 @@ FOLDER = "bench"  # in .tilec
 SAMPLES, LEAST = 300, 30
 WARM_UP = 0.1  # seconds, at least
 NO_GPU = (
-    "carry the project and its bundle to a machine with an NVIDIA GPU, and there `tilec bench --bundle FILE`; "
-    "`--device cpu` times the cpu device, which says nothing of a GPU"
+    "copy the project and its bundle to a machine with an NVIDIA GPU, and run `tilec bench --bundle FILE` there; "
+    "`--device cpu` measures the cpu device, an interpreter"
 )
 
 
@@ -145,15 +145,15 @@ def _device(app: App, given: Given) -> tuple[DeviceDriver, DeviceInfo]:
     """
     name = require_device_name(given.device)
     if name != CPU:
-        return find_gpu("cuda:0" if name == AUTO else name, "nothing was measured, which", NO_GPU)
+        return find_gpu("cuda:0" if name == AUTO else name, "measuring", NO_GPU)
     for wrong, option in (
         (given.cold is not None, "--cold" if given.cold else "--hot"),
         (given.measure_ceilings, "--measure-ceilings"),
     ):
         if wrong:
             raise UsageError(
-                f"{option}: the cpu device has no cache and no ceilings",
-                fix="leave it out: it is about a GPU",
+                f"{option}: the cpu device has no L2 cache and no ceilings",
+                fix="leave it out",
             )
     return find_device(app, name)
 
@@ -295,15 +295,15 @@ def _write(
         return
     shown = app.show(files.save)
     if failed:
-        app.note(f"nothing was saved as {shown}: a run that fails is no measure for later runs")
+        app.note(f"nothing was saved as {shown}: the run failed")
         return
     before, names, kept = files.before(), {case.name for case in measured}, {}
     if before is not None and before.setting == setting:
         kept = {name: row for name, row in before.cases.items() if name not in names}
     elif before is not None and before.cases:
         app.note(
-            f"note: what {shown} had was measured elsewhere (on {before.setting.device}, or in another state), and is replaced"
+            f"note: {shown} held times of another device or state ({before.setting.device}), and is replaced"
         )
     write_saved(files.save, setting, measured, kept)
-    more = f", beside {len(kept)} saved before" if kept else ""
+    more = f", and kept {len(kept)} saved before" if kept else ""
     app.say(f"saved {plural(len(measured), 'case')} as {shown}{more}")

@@ -95,7 +95,7 @@ def numbers(case: CaseBench) -> list[str]:
 def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str) -> Iterator[str]:
     """Yield the device and its ceilings."""
     if setting.kind == "cpu":
-        yield f"on the cpu device ({setting.device}): these are times of an interpreter, and say nothing of a GPU"
+        yield f"on the cpu device ({setting.device}): these are times of an interpreter, and no measure of a GPU"
     else:
         cache = "cold" if setting.cold else "hot"
         yield f"on {setting.device}, driver {setting.driver}, L2 cache {cache}"
@@ -144,7 +144,7 @@ def _doubts(results: Sequence[CaseBench]) -> Iterator[str]:
     measured = [(case.name, case.measurement) for case in results if case.measurement is not None]
     held = ((", ".join(one.held_back), name) for name, one in measured if one.held_back)
     for reason, names in _grouped(held):
-        yield f"clocks were held back ({reason}) during {names}"
+        yield f"clocks were throttled ({reason}) during {names}"
     restless = [name for name, measurement in measured if not measurement.steady]
     if restless:
         yield f"not steady after warming up: {listed(restless, SHOWN)}"
@@ -173,7 +173,7 @@ def _saved_lines(
         yield f"not compared: {names}: {reason}"
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
-        yield f"saved and not measured now: {listed(left, SHOWN)}"
+        yield f"saved, but not measured in this run: {listed(left, SHOWN)}"
     by = _by_standing(results)
     slower, unclear = by[Standing.SLOWER], by[Standing.UNCLEAR]
     same_code = [case.name for case in slower if case.same_code]
@@ -181,7 +181,7 @@ def _saved_lines(
         yield f"{listed(same_code, SHOWN)}: the code is that of the saved times, so something else is slower"
     if unclear:
         names = listed([case.name for case in unclear], SHOWN)
-        yield f"too noisy to tell: {names}; take more --seconds, on a quiet machine"
+        yield f"too noisy to tell: {names}; increase --seconds, or use an idle machine"
     counts = {standing: len(cases) for standing, cases in by.items() if cases}
     shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
     compared = plural(sum(counts.values()), "case")
@@ -227,7 +227,7 @@ def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
     """Return a Markdown table for a comment."""
     where = f"{setting.device}, driver {setting.driver}"
     if setting.kind == "cpu":
-        where = "the cpu device (says nothing of a GPU)"
+        where = "the cpu device (no measure of a GPU)"
     lines = [f"**tilec bench** on {where}", "", f"| {' | '.join(REPORT_HEADS)} |"]
     lines.append(f"|---|{'---:|' * (len(REPORT_HEADS) - 2)}---|")
     for row in report_rows(results):

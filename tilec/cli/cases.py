@@ -162,13 +162,13 @@ def require_kernel(manifest: Manifest, name: str, *, chains: bool = False) -> No
     if name in by_chain:
         steps = dict.fromkeys(step.kernel for step in by_chain[name].steps)
         raise UsageError(
-            f"{name!r} is a chain, and here kernels are taken one by one",
+            f"{name!r} is a chain; this command takes single kernels",
             fix=f"name its kernels: {', '.join(steps)}",
         )
     if name.partition("/")[0] in known:
         raise UsageError(
-            f"{name!r} is a case's name, and kernels are named here",
-            fix=f"take the case with --select '{name}'",
+            f"{name!r} is the name of a case; name a kernel here",
+            fix=f"select the case with --select '{name}'",
         )
     hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
     raise UsageError(f"no kernel {name!r}{hint}")
@@ -236,8 +236,8 @@ def open_bundle(
     if bundle:
         if targets and not profile:  # with a profile, targets are the device's own
             raise UsageError(
-                f"--targets {' '.join(targets)}: what --bundle names is built already",
-                fix="leave one of the two out",
+                f"--targets {' '.join(targets)}: a bundle is built already",
+                fix="leave --targets or --bundle out",
             )
         path = app.built_path(bundle)
         advice = "build the bundle for the target tileir too"
@@ -287,10 +287,10 @@ def _open_part(
     if any(kernel.name in able for kernel in chosen):
         path = _build(app, targets=targets, select=select, aside=True, profile=profile)
         built = open_container(path).bundle if path else None
-    advice = "take tileir out of what [[override]] keeps from it"
+    advice = "allow tileir for it in [[override]]"
     if words:
         advice = "add tileir to --targets, or leave --targets out"
-    other = f"none of the targets {', '.join(targets)} concerns it: name others with --targets, or leave the option out"
+    other = f"it cannot be built for {', '.join(targets)}: name other --targets, or leave the option out"
     opened = Opened(bundle=built, advice=advice, path=path)
     absent = {
         kernel.name: refusal_of(kernel.language, advice=advice) if cpu else other
@@ -434,7 +434,7 @@ def _chain_cases(
             yield from fitting_chain_cases(chain, opened.kernels, locate=manifest.locate)
         if wish.overrides:
             refused[chain.name] = UsageError(
-                f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases run as they are written",
+                f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases cannot be changed",
                 fix=f"write another case: [chain.{chain.name}.case.NAME]",
             )
 
@@ -463,7 +463,7 @@ def one_case(cases: Sequence[BoundCase], name: str) -> BoundCase:
     if len(exact) != 1:
         names = [case.name for case in exact or cases]
         raise UsageError(
-            f"{name!r} is {len(exact) or 'none'} of the cases: name one",
+            f"{name!r} matches {len(exact) or 'none'} of the cases: name one",
             fix=f"cases are {listed(names, SHOWN)}",
         )
     return exact[0]

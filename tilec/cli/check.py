@@ -67,7 +67,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     try:
         if no_exec:
             unexecuted = check_without_executing(request)
-            kernels, verdict = unexecuted.kernels, "no problems in what needs no execution"
+            kernels, verdict = unexecuted.kernels, "no problems found without execution"
             body["not_checked"] = list(unexecuted.not_checked)
         else:
             plan = build.check(request, Observer())
@@ -147,8 +147,8 @@ def _uncompared(plan: Plan) -> Iterator[str]:
         cases = [case.name for case in kernel.manifest.cases if not case.reference]
         if cases:
             yield (
-                f"kernel {kernel.info.name}: tilec run compares nothing in {listed(cases, 3)}; "
-                'reference = "FILE.py:FUNCTION" names the function to compare with'
+                f"kernel {kernel.info.name}: cases without a reference: {listed(cases, 3)}; "
+                'add reference = "FILE.py:FUNCTION", so that tilec run compares results'
             )
 
 

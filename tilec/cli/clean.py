@@ -75,14 +75,14 @@ def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:
     except LinkError as error:
         return [], [(manifest_path.parent / directory, error.what)]
     for path, owner in outputs_of_others(folder, name).items():
-        why = f"it was built for the package {owner}; delete it if that was this one's name"
+        why = f"it belongs to the package {owner}; delete it if that is this package's old name"
         kept.append((path, why))
     gone = []
     for file in written_files(folder, name):
         if file.unchanged:
             gone.append(file.path)
         elif file.path.is_symlink():
-            kept.append((file.path, "it is a link, which tilec did not write"))
+            kept.append((file.path, "tilec did not write this link"))
         else:
             kept.append((file.path, "it was changed after the build"))
     written = folder / list_name(name)

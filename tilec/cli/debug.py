@@ -60,13 +60,13 @@ def command(
 
     if batch and not orders:
         raise UsageError(
-            "--batch without --ex: there is nothing to do",
-            fix="say what, such as --ex run --ex backtrace",
+            "--batch needs --ex",
+            fix="add commands, such as --ex run --ex backtrace",
         )
     watched, program = watched_case(app, "cuda-gdb", case, device, bundle, targets, profile=profile)
     if not batch:
         app.say(
-            f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops where the kernel begins: "
+            f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops at the beginning of the kernel: "
             "start with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`"
         )
     # Code is loaded long after breakpoints are set, and has source names relative to the project.

@@ -29,8 +29,8 @@ def require_device_name(text: str) -> str:
     if name in (AUTO, CPU, "cuda") or (number != name and number.isdecimal() and len(number) < 5):
         return name
     raise UsageError(
-        f"--device: {text!r} is no device that kernels run on" if text else "--device is empty",
-        fix="take auto, cpu, cuda, or cuda:N for the GPU number N",
+        f"--device: {text!r} is no device" if text else "--device is empty",
+        fix="use auto, cpu, cuda, or cuda:N for GPU number N",
     )
 
 
@@ -50,7 +50,7 @@ def find_gpu(name: str, work: str, fix: str = "") -> tuple[DeviceDriver, DeviceI
         raise NoDeviceError(
             f"{work} needs a GPU ({name}): {error.what}",
             cause=error.cause,
-            fix=fix or "go to a machine with an NVIDIA GPU and its driver",
+            fix=fix or "use a machine with an NVIDIA GPU and its driver",
         ) from error
 
 
@@ -80,13 +80,13 @@ def find_device(
         return _cpu(app, cpu)
     if only_cpu:
         raise UsageError(
-            f"{only_cpu} needs the cpu device, and --device is {name}", fix="pass --device cpu"
+            f"{only_cpu} needs the cpu device, but --device is {name}", fix="pass --device cpu"
         )
     least = manifest.targets.min_driver if manifest and manifest.targets.min_driver else 580
     fix = (
-        "leave --device out, or say --device cpu, to run the tile kernels here; "
-        f"or carry the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
-        "and there `tilec run --bundle FILE`"
+        "leave --device out, or pass --device cpu, to run tile kernels here; "
+        f"or copy the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
+        "and run `tilec run --bundle FILE` there"
     )
     try:
         driver, device = find_gpu("cuda:0" if name == AUTO else name, "running kernels", fix)

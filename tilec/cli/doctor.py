@@ -84,11 +84,11 @@ def _remote_cache(app: App, project: Project | None) -> Iterator[Check]:
     if access is None:
         return
     mode = "read and written" if access.write else "read"
-    gives = "gives every image" if access.own else "gives what tilec.lock pins"
+    gives = "gives every image" if access.own else "gives images that tilec.lock pins"
     try:
         try_out(access)
     except RemoteError as exc:
-        fix = "until it can be used, builds compile what it has; --remote-mode off leaves it alone"
+        fix = "builds work without it; --remote-mode off does not try it"
         yield Check(name="remote", text=f"{access.url.shown}: {exc}", ok=False, fix=fix)
     else:
         yield Check(name="remote", text=f"{access.url.shown} ({mode}, {gives})")
@@ -104,7 +104,7 @@ def _outside_tools(search: ToolSearch) -> Iterator[Check]:
         try:
             path = find_outside_tool(tool, search)
         except ToolchainError as exc:
-            text = f"needs {tool}{where}, which is not here"
+            text = f"needs {tool}{where}, which is missing"
             yield Check(name=name, text=text, ok=False, fix=exc.fix)
         else:
             yield Check(name=name, text=f"with {path}{where}")

@@ -35,7 +35,7 @@ _FIXES = {
     errno.EDQUOT: "make room in your quota and run again",
     errno.EACCES: "check the permissions of that path",
     errno.EPERM: "check the permissions of that path",
-    errno.EROFS: "that file system is read-only; choose another place",
+    errno.EROFS: "that file system is read-only; choose another path",
 }
 
 
@@ -165,7 +165,7 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
         return "\n".join([*lines, f"  fix: {exc.fix}"] if exc.fix else lines)
     if isinstance(exc, BuildError):
         blocks = [_render_group(one, verbose=verbose, show=show) for one in group(exc.failures)]
-        kept = "; nothing was written, earlier output is as it was" if command == "build" else ""
+        kept = "; nothing was written, earlier outputs are unchanged" if command == "build" else ""
         return "\n\n".join([*blocks, f"{_red('error:')} {exc.what}{kept}"])
     if isinstance(exc, CompileError):
         return _render_group(group([exc])[0], verbose=verbose, show=show)
@@ -205,7 +205,7 @@ def located_text(exc: TilecError, show: Show) -> str:
 
 def _count(exc: ManifestError) -> str:
     errors = sum(problem.severity == "error" for problem in exc.problems)
-    return f"{plural(errors, 'problem')} in the manifest and what it names"
+    return f"{plural(errors, 'problem')} in the manifest and its files"
 
 
 def _render_group(one: Group, *, verbose: bool, show: Show) -> str:

@@ -22,9 +22,7 @@ def require_writable(path: Path) -> Path:
         raise UsageError(f"{path} is a directory", fix="name a file")
     special = path.parent == Path("/dev")  # /dev/stdout may be a link to a regular file
     if special or (path.exists() and not path.is_file()):
-        raise UsageError(
-            f"{path} is no regular file, and would be replaced by one", fix="name a file"
-        )
+        raise UsageError(f"{path} is no regular file", fix="name a file")
     folder = path.parent
     while not (folder.exists() or folder.is_symlink()) and folder != folder.parent:
         folder = folder.parent
@@ -46,5 +44,5 @@ def require_html(path: Path, option: str) -> Path:
         OutputError: its directory cannot be written.
     """
     if path.suffix.lower() not in HTML and not path.is_dir():
-        raise UsageError(f"{option} {path}: no name of an HTML file", fix="end it in .html")
+        raise UsageError(f"{option} {path}: not the name of an HTML file", fix="end it in .html")
     return require_writable(path)

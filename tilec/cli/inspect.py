@@ -227,11 +227,11 @@ def _refuse(
     elif app.json and given and given[0] in ("--ptx", "--sass", "--tileir", "--html"):
         wrong = f"--json and {given[0]} cannot be combined"
     elif deny_breaking and "--diff" not in given:
-        wrong = "--deny-breaking goes with --diff"
+        wrong = "--deny-breaking needs --diff"
     elif (arguments or device) and "--why" not in given:
-        wrong = f"{repr(arguments[0]) if arguments else '--device'} goes with --why KERNEL"
+        wrong = f"{repr(arguments[0]) if arguments else '--device'} needs --why KERNEL"
     elif deny and "--sizes" not in given:
-        wrong = "--deny goes with --sizes"
+        wrong = "--deny needs --sizes"
     if wrong:
         raise click.UsageError(wrong, click.get_current_context())
 

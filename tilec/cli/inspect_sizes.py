@@ -78,7 +78,7 @@ def _row(row: Shipped) -> list[Cell]:
 
 def _why_dead(image: DeadImage) -> str:
     instead = ", ".join(map(str, image.instead))
-    return f"devices that could run it take {instead}" if instead else "no known driver loads it"
+    return f"devices that could run it prefer {instead}" if instead else "no known driver loads it"
 
 
 def _dead_json(image: DeadImage) -> dict[str, object]:
@@ -107,7 +107,7 @@ def _device(app: App, each: Coverage) -> None:
     if not each.complete:
         assert each.wanted is not None
         wanted = required_driver(each.wanted)
-        app.say(f"  {style('too new', fg='yellow')}: min-driver says to support {wanted}", indent=4)
+        app.say(f"  {style('too new', fg='yellow')}: min-driver promises {wanted}", indent=4)
 
 
 def _by_reason(lacks: Sequence[Lack]) -> dict[tuple[str, ...], list[str]]:

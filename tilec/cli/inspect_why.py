@@ -47,7 +47,7 @@ def print_why(app: App, bundle: Bundle, kernel: str, arguments: Sequence[str], d
     else:
         _variants(app, choice)
     if not choice.runs:
-        app.say(f"\n{style('no image runs there', fg='red')}")
+        app.say(f"\n{style('no image runs on this device', fg='red')}")
         app.say(f"  fix: {choice.advice()}")
     return 0 if choice.runs else 1
 
@@ -64,15 +64,15 @@ def _device(name: str) -> DeviceInfo:
     try:
         return find_device(name or "cuda:0", driver_of(name or "cuda:0"))
     except UsageError as error:
-        fix = "take sm_90 (a GPU that need not be here), cuda:N, or cpu"
+        fix = "use an architecture such as sm_90, cuda:N, or cpu"
         raise UsageError(f"--device: {name!r} is no device", fix=fix) from error
     except MissingError as error:
         if name:
             raise
         raise UsageError(
-            "--why: there is no GPU here to ask about",
+            "--why: there is no GPU here",
             cause=error.what,
-            fix="name one: --device sm_90, or cpu",
+            fix="pass --device sm_90, or --device cpu",
         ) from error
 
 
@@ -124,7 +124,7 @@ def _explained(app: App, why: Why, explanation: Explanation) -> None:
     for reason in explanation.reasons:
         app.say(f"  {reason}")
     if why.assumed:
-        app.say(f"  taken to be bytes of 0: {', '.join(why.assumed)}")
+        app.say(f"  assumed to be zero bytes: {', '.join(why.assumed)}")
     rows = _considered(explanation)
     _section(
         app, "variants", rows, len(rows) if app.verbose else len(explanation.considered) + SHOWN
@@ -156,7 +156,7 @@ def _variants(app: App, why: Why) -> None:
             if one.image is not choice.image:
                 refused[_verdict(one, choice), str(one.image.target), one.reason] = None
     most = len(rows) if app.verbose else SHOWN
-    _section(app, "variants, of which arguments choose one", rows, most)
+    _section(app, "variants (the arguments choose one)", rows, most)
     _section(app, "other images", list(refused))
 
 

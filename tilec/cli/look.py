@@ -44,7 +44,7 @@ def sourced(app: App, words: Sequence[str]) -> Sourced | None:
     if len(words) > 1 or not name.isidentifier():
         raise UsageError(
             f"{named[0]!r} does not name one kernel of a file",
-            fix=f"say which, alone: tilec run {file}:KERNEL",
+            fix=f"name it: tilec run {file}:KERNEL",
         )
     return Sourced(path=path.resolve(), name=name)
 
@@ -72,11 +72,11 @@ def open_source(app: App, kernel: Sourced) -> Project:
     decl = declared[kernel.name]
     if decl.template:
         raise UsageError(
-            f"{kernel.name} is a template, and a file alone does not say of what",
+            f"{kernel.name} is a template, whose arguments a file does not give",
             fix=f'write a {MANIFEST} with symbol = "{kernel.name}<…>": `tilec new` shows one',
         )
     app.manifest_text = guessed_manifest(kernel.name, kernel.path.name, language, decl)
-    app.detail(f"taken for {kernel.path.name}, in place of a {MANIFEST}:\n{app.manifest_text}")
+    app.detail(f"assumed {MANIFEST} for {kernel.path.name}:\n{app.manifest_text}")
     return open_project(app)
 
 
@@ -101,7 +101,7 @@ def target_of(app: App, project: Project, device: DeviceInfo) -> str:
     )
     print_kernels(app, map(summarize, opened.kernels.values()))
     raise NoDeviceError(
-        f"{kernel.name} is built for {GPU_TARGET} and not run: a kernel of language {kernel.language} needs a GPU",
+        f"{kernel.name} was built for {GPU_TARGET} but not run: a {kernel.language} kernel needs a GPU",
         fix="run it on a machine with an NVIDIA GPU",
     )
 

@@ -82,7 +82,7 @@ def module_name(name: str) -> str:
         raise UsageError(
             f"{name!r} is not a package name",
             cause="package names are letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
-            fix="choose another, such as acme-kernels; -C DIR says where the project goes",
+            fix="choose another name, such as acme-kernels; -C DIR chooses the parent directory",
         )
     module = re.sub(r"[-_.]+", "_", name).lower()
     if keyword.iskeyword(module):
@@ -157,8 +157,8 @@ def _skeleton(name: str) -> Path:
         if folder.exists():
             return folder
     raise TilecError(
-        f"the skeletons are missing: {folders[0]}",
-        cause="tilec is half installed",
+        f"the templates of projects are missing: {folders[0]}",
+        cause="tilec is not completely installed",
         fix="reinstall tilec",
     )
 

@@ -106,7 +106,7 @@ def watched_case(
     kernel, _, rest = name.partition("/")
     case = rest.partition("[")[0]
     if not case:
-        raise UsageError(f"{name!r} names no case", fix="name one as KERNEL/CASE")
+        raise UsageError(f"{name!r} is not the name of a case", fix="write KERNEL/CASE")
     wish = Wish(kernels=(kernel,), cases=(case,))
     check_wish(project.manifest, wish)
     program = find_outside_tool(tool, app.settings.search)
@@ -139,7 +139,7 @@ def open_on_gpu(
     """
     if device != "cuda" and not (device.startswith("cuda:") and device[5:].isdecimal()):
         raise UsageError(
-            f"--device: {device!r} is no GPU", fix="take cuda, or cuda:N for the GPU number N"
+            f"--device: {device!r} is no GPU", fix="use cuda, or cuda:N for GPU number N"
         )
     _, gpu = find_gpu(device, tool)
     # The project's target for this architecture, if it has one.

@@ -84,7 +84,7 @@ def command(
     if code or not report.is_file():
         raise TilecError(
             f"ncu wrote no report of {watched.case.name} (exit code {code})",
-            cause="its own output, above, says why; ERR_NVGPUCTRPERM is about the permission to read the GPU's counters",
+            cause="see its output above; ERR_NVGPUCTRPERM means that you may not read the GPU's counters",
             fix="see docs/how-to/debug.md, or try `tilec run` on the case",
         )
     if app.json:
@@ -97,15 +97,15 @@ def command(
         app.document("profile", body)
         return
     run_tool(app, [program, "--import", str(report), "--page", "details"])
-    app.say(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
+    app.say(f"report: {app.show(report)} (open it with `ncu-ui`)")
 
 
 def _check_out(app: App, out: str) -> None:
     path = app.path(out)
     if path.suffix != SUFFIX:
-        raise UsageError(f"--out {out}: no name of a report of ncu", fix=f"end it in {SUFFIX}")
+        raise UsageError(f"--out {out}: not the name of an ncu report", fix=f"end it in {SUFFIX}")
     if not path.parent.is_dir():
         raise UsageError(
             f"--out {out}: there is no directory {app.show(path.parent)}",
-            fix="create it, or choose another place",
+            fix="create it, or choose another path",
         )

@@ -204,16 +204,16 @@ def _conflict(given: _Given) -> str:
     changed = given.settings or given.inputs
     if given.args:
         if len(given.kernels) != 1 or given.expression or given.select or given.cases:
-            return "--arg runs one kernel: name it, without -k, --select or --case"
+            return "--arg runs one kernel: name it, and leave -k, --select and --case out"
         if changed:
-            return "--set and --input change cases, and --arg runs a kernel without one"
+            return "--set and --input change cases, but --arg runs without a case"
     elif given.axes or given.reference:
-        return "--axis and --reference go with --arg; --set NAME=VALUE gives a case's axis a value"
+        return "--axis and --reference need --arg; use --set NAME=VALUE for an axis of a case"
     if given.trace and given.repeat is not None:
-        return "--repeat and --trace do not go together"
+        return "--repeat and --trace cannot be combined"
     if given.trace and given.save:
-        return "--output-dir and --trace do not go together: one block is no whole output"
-    return "--block goes with --trace" if given.blocks and not given.trace else ""
+        return "--output-dir and --trace cannot be combined: one block writes a part of an output"
+    return "--block needs --trace" if given.blocks and not given.trace else ""
 
 
 def _order(text: str) -> str | int:
@@ -227,7 +227,7 @@ def _order(text: str) -> str | int:
     if text.isdecimal() and len(text) < 19:
         return int(text)
     raise UsageError(
-        f"--block-order {text!r}: take forward, reverse or a whole number, the seed of a random order"
+        f"--block-order {text!r}: use forward, reverse, or a whole number as seed of a random order"
     )
 
 
@@ -239,7 +239,7 @@ def _block(text: str) -> Block:
     """
     parts = [part.strip() for part in text.split(",")]
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 11 for part in parts):
-        raise UsageError(f"--block {text!r}: take its place in the grid, such as 3 or 3,0")
+        raise UsageError(f"--block {text!r}: write its index in the grid, such as 3 or 3,0")
     x, y, z = (*map(int, parts), 0, 0)[:3]
     return x, y, z
 

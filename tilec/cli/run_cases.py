@@ -175,12 +175,12 @@ def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> i
 def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecError:
     """Return the error of a hanging case, with the launch that does not end."""
     launches = device.launching
-    where, cause = "outside of any launch", "its inputs, reference or comparison take that long"
+    where, cause = "outside of a launch", "its inputs, reference or comparison take that long"
     fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
     if launches:
         where = f"in {_launch_text(case, device, launches)}"
         cause = "a loop of the kernel never ends, or blocks wait for each other"
-        fix = "see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
+        fix = "check the loops of the kernel; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
     message = f"{case.name} did not end within {seconds:g} s: it hangs {where}"
     return TilecError(message, cause=cause, fix=fix, kernel=case.kernel)
 
@@ -240,6 +240,6 @@ def _with_variant_note(
     )
     if compared is None or measured is None or compared.id == measured.id:
         return result
-    note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
+    note = f"small takes the variant {compared.id}, but shape takes {measured.id}, which was not compared"
     outputs = [dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs]
     return dataclasses.replace(result, outputs=tuple(outputs))

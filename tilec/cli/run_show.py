@@ -81,7 +81,7 @@ class Results:
                 app.say(f"  {style(f'{output.name}: {note}', fg='yellow')}")
         if result.case.steps and result.status == "passed":
             app.say(
-                f"  PASS: {chain_text(result.case)}: one stream, the same arrays, as the reference has it"
+                f"  PASS: {chain_text(result.case)}: one stream, the same arrays, results as in the reference"
             )
         if result.repeats is not None and result.status != "skipped":
             app.say(f"  {repeats_text(result.repeats)}")
@@ -94,12 +94,12 @@ def repeats_text(repeats: Repeats) -> str:
     """Format as `20 runs, equal bits`, with varying outputs, or the failed run."""
     if repeats.runs < repeats.wanted:
         against = ", compared with the first" if repeats.runs > 1 else ""
-        return f"run {repeats.runs} of {repeats.wanted} went wrong{against}"
+        return f"run {repeats.runs} of {repeats.wanted} failed{against}"
     runs = plural(repeats.runs, "run")
     if not repeats.varied:
         return f"{runs}, equal bits"
     which = ", ".join(f"{name} in {count}" for name, count in repeats.varied)
-    return style(f"{runs}, other bits than in the first: {which}", fg="yellow")
+    return style(f"{runs}, bits differ from the first run: {which}", fg="yellow")
 
 
 def difference(output: OutputResult) -> str:

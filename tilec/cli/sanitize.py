@@ -50,7 +50,7 @@ STATUSES = {
     "skipped": (
         "skip",
         "yellow",
-        "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there",
+        "without Tile IR: `tilec sanitize --device cuda` checks them on a GPU",
     ),
 }
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -60,7 +60,7 @@ ALL = "all"
 def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value != "cpu" and not re.fullmatch(r"cuda(:\d{1,4})?", value):
         raise click.BadParameter(
-            f"{value!r} is no device that can check: take cpu, cuda, or cuda:N for the GPU number N",
+            f"{value!r} is no device: use cpu, cuda, or cuda:N for GPU number N",
             ctx,
             param,
         )
@@ -180,7 +180,7 @@ def command(
     for option, value in unfit.items():
         if value:
             raise UsageError(
-                f"{option} means nothing for --device {device}",
+                f"{option} has no effect with --device {device}",
                 fix=f"pass --device {other}, or leave {option} out",
             )
     wish = Wish(
@@ -263,7 +263,7 @@ def _end(
         app.document("sanitize", {**body, "unchecked": texts})
         return
     parts = [f"{counts[name]} {text}" for name, (_, _, text) in STATUSES.items() if counts[name]]
-    app.say(f"{message}: {', '.join(parts) or 'nothing is built for it'}")
+    app.say(f"{message}: {', '.join(parts) or 'nothing is built for this GPU'}")
     kernels = ((case.kernel, reason) for case, reason in skipped)
     for line in (*skipped_lines(kernels), *skipped_lines(left.items(), "not checked:")):
         app.say(line)
@@ -385,5 +385,5 @@ def unchecked(
         elif not built.issuperset([step.kernel for step in steps] or [holder.name]):
             reasons[holder.name] = "not in the bundle"
         elif steps and not wish.chains:
-            reasons[holder.name] = "compute-sanitizer checks no chains, the cpu device does"
+            reasons[holder.name] = "compute-sanitizer does not check chains; the cpu device does"
     return reasons

@@ -49,7 +49,7 @@ def parse_scheduler(text: str, *, name: str) -> tuple[int, str]:
         return int(local[1] or 0) if local else 0, ""
     if not _ADDRESS.fullmatch(text):
         raise UsageError(
-            f"{name}: {text!r} is no scheduler",
+            f"{name}: {text!r} is not the address of a scheduler",
             fix="give the address that `dask scheduler` prints, such as tcp://host:8786, or local:4",
         )
     if importlib.util.find_spec("distributed") is None:

@@ -110,7 +110,7 @@ class Settings:
         trust = trust or self.remote_trust
         if trust not in ("", *TRUST):
             raise UsageError(
-                f"TILEC_REMOTE_TRUST: {trust!r} is no trust", fix=f"say {' or '.join(TRUST)}"
+                f"TILEC_REMOTE_TRUST: {trust!r} is not valid", fix=f"use {' or '.join(TRUST)}"
             )
         shared = None if url or self.remote_cache else self.shared_cache
         choice = RemoteChoice(
@@ -147,7 +147,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
             cwd = Path.cwd()
         except OSError as exc:
             raise UsageError(
-                "the working directory no longer exists", fix="cd to a directory that does"
+                "the working directory no longer exists", fix="cd to an existing directory"
             ) from exc
     return Settings(
         cwd=cwd,

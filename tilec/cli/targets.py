@@ -87,6 +87,6 @@ def command(app: App) -> None:
     app.say("sm_NN is machine code, compute_NN is PTX, lto_NN is LTO-IR, with the same numbers.")
     app.say("tileir is portable Tile IR of tile kernels, which the cpu device runs too.")
     app.say(
-        "native is the GPU of this machine; sm_NNf is one family, sm_NNa one chip with all its features."
+        "native is the GPU of this machine. sm_NNf is one family; sm_NNa is one chip with all its features."
     )
     app.say(f"{style('default', bold=True)}: {', '.join(default)}")

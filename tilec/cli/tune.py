@@ -37,7 +37,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         units = (("h", 3600), ("m", 60), ("s", 1))
         seconds = sum(float(match[name] or 0) * size for name, size in units) if match else 0.0
         if not 0 < seconds <= 30 * 86400:
-            self.fail(f"{value!r} is no time to tune for: write 90s, 10m or 1h30m", param, ctx)
+            self.fail(f"{value!r} is no duration: write 90s, 10m or 1h30m", param, ctx)
         return seconds
 
 
@@ -212,7 +212,7 @@ def command(
     except KeyboardInterrupt:
         words = "interrupted: nothing was written"
         if not (prepare or confirm):
-            words = "interrupted: what was measured is in the log; add --resume to go on"
+            words = "interrupted: the results are logged; continue with --resume"
         raise StoppedError(words) from None
     ok = all(document["ok"] for document in documents)
     if app.json:
@@ -227,18 +227,18 @@ def _refuse_combinations(
     for wrong, message in (
         (
             confirm and any((kits, prepare, wish.resume, wish.cases, wish.devices, wish.target)),
-            "--confirm compares a record with the code of now: give KERNEL, and --record at most",
+            "--confirm takes KERNEL and --record, and no other option",
         ),
         (
             kits and any((kernels, prepare, wish.target, wish.cases)),
-            "--measure takes what the kit holds: leave KERNEL, --case, --target and --prepare out",
+            "--measure takes all from the kit: leave KERNEL, --case, --target and --prepare out",
         ),
         (not (kits or kernels), "name a KERNEL to tune, or a kit with --measure"),
         (
             prepare and (wish.resume or wish.record),
             "--prepare only writes a kit: leave --resume and --record out",
         ),
-        (wish.out and not prepare, "--out names the kit of --prepare"),
+        (wish.out and not prepare, "--out needs --prepare"),
         (wish.several and wish.record, "--record names one file: tune one kernel at a time"),
         (wish.several and wish.out, "--out names one file: tune one kernel at a time"),
     ):

@@ -115,7 +115,7 @@ def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
         work = read_kit(path, own)
         facts, device = work.facts, devices[0][1]
         if (facts.target == "tileir") != bool(device.interprets):
-            message = f"{app.show(path)} is of candidates for {facts.target}, which are not measured on {device}"
+            message = f"{app.show(path)} holds candidates for {facts.target}, which do not run on {device}"
             fix = "prepare it for the target of this device: `tilec tune --prepare --target NAME`"
             raise UsageError(message, fix=fix)
         record = app.path(wish.record or f"tuning/{facts.info.name}.json")
@@ -217,7 +217,7 @@ def _write(
         **result_json(facts, ready, results),
     }
     if not any(result.best is not None for result in results):
-        message = "is right" if any(result.trials for result in results) else "was tried"
+        message = "is correct" if any(result.trials for result in results) else "was tried"
         app.note(f"no candidate of {facts.info.name} {message}: no record was written")
         return document
     sizes = {one.space.case.name: one.at for one in work.prepared}
@@ -257,8 +257,8 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         chosen = [(name, find_device(name, driver_of(name))) for name in plain]
     except (NoDeviceError, MissingError) as error:
         fix = (
-            "write a kit here with `tilec tune --prepare`, and measure it where a GPU is with `tilec tune --measure`; "
-            "`--device cpu` measures on the cpu device, which says nothing of a GPU"
+            "write a kit here with `tilec tune --prepare`, and measure it on a machine with a GPU with `tilec tune --measure`; "
+            "`--device cpu` measures the cpu device, an interpreter"
         )
         raise NoDeviceError(
             f"tuning needs a GPU: {error.what}", cause=error.cause, fix=fix
@@ -270,8 +270,8 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
     if len({info.name for _, info in chosen}) > 1:
         kinds = ", ".join(f"{name} ({info.name})" for name, info in chosen)
         raise UsageError(
-            f"--device: {kinds} are of different kinds, and a record is about one",
-            fix="tune on one kind after the other",
+            f"--device: {kinds} are of different models, but a record is for one",
+            fix="tune on one model at a time",
         )
     return chosen
 
@@ -313,7 +313,7 @@ def _require_own(app: App, path: Path, kernel: str) -> None:
     """Refuse to replace another kernel's record, before measuring for hours."""
     old = read_old(path, app.show(path))
     if old is not None and old.kernel != kernel:
-        message = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
+        message = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be replaced"
         raise UsageError(
             message, fix="name another file: --record, or dispatch.table in the manifest"
         )
@@ -334,7 +334,7 @@ def _prepare_cases(
     app.clear_status()
     unchecked = [one.space.case.name for one in prepared if not one.expected]
     if unchecked:
-        app.warn(f"{', '.join(unchecked)}: without a reference, wrong candidates are not found")
+        app.warn(f"{', '.join(unchecked)}: without a reference, wrong candidates are not detected")
     return prepared
 
 
@@ -353,7 +353,7 @@ def _resumable(log: TrialLog) -> Iterator[None]:
     try:
         yield
     except MissingError as error:
-        fix = f"{error.fix + '; ' if error.fix else ''}what was measured is in {log.path}: go on with --resume"
+        fix = f"{error.fix + '; ' if error.fix else ''}the results are in {log.path}: continue with --resume"
         raise NoDeviceError(error.what, cause=error.cause, fix=fix) from error
 
 
@@ -372,9 +372,7 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             if old is None
             else f"{shown} is the record of kernel {old.kernel!r}"
         )
-        raise UsageError(
-            f"{message}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one"
-        )
+        raise UsageError(f"{message}", fix=f"run `tilec tune {name}`")
     codes: dict[tuple[str, Point], str] = {}
     facts: KernelFacts | None = None
     with scratch(folder_of(project, name)) as own:
@@ -396,14 +394,14 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     app.clear_status()
     if facts is None:
         raise UsageError(
-            f"{shown} has no entries: there is nothing to confirm",
-            fix=f"`tilec tune {name}` measures some",
+            f"{shown} has no entries",
+            fix=f"run `tilec tune {name}`",
         )
     changed = write_record(path, confirmed(old, facts, codes, shown))
     entries = sum(len(device.entries) for device in old.devices)
     count = plural(entries, "entry")
     word = "confirmed" if changed else "unchanged"
     app.say(
-        f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured"
+        f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is the measured one"
     )
     return {"kernel": name, "ok": True, "record": str(path), "changed": changed, "entries": entries}

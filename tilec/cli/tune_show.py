@@ -57,10 +57,10 @@ class Display:
         )
         if device.interprets:
             app.warn(
-                "times of the cpu device say nothing of a GPU: the record is for the cpu device alone"
+                "times of the cpu device are no measure of a GPU: the record is for the cpu device only"
             )
         elif ready.clocks_missing:
-            app.note(f"note: {ready.clocks_missing}; whether the GPU is held back is not seen")
+            app.note(f"note: {ready.clocks_missing}; throttling of the GPU is not detected")
 
     def case_begun(self, space: Space) -> None:
         """Start a case."""
@@ -74,7 +74,7 @@ class Display:
         winner = (
             f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})"
             if best
-            else "none is right so far"
+            else "none is correct so far"
         )
         clock = seconds_text(self._clock() - self._begun) + (
             f" of {seconds_text(self._budget)}" if self._budget else ""
@@ -161,7 +161,7 @@ def _decision(result: CaseResult) -> Iterator[str]:
     best, second, runoff = result.best, result.second, result.runoff
     if best is None:
         none = (
-            "no candidate is right"
+            "no candidate is correct"
             if result.trials
             else f"no candidate was tried: {result.why_untried}"
         )
@@ -173,7 +173,7 @@ def _decision(result: CaseResult) -> Iterator[str]:
             low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
             yield f"side by side, {low:.1%} to {high:.1%} faster than {other} ({pairs})"
         else:
-            yield f"side by side, no difference from {other} was seen ({pairs}): the lower median wins"
+            yield f"side by side, no difference from {other} ({pairs}): the lower median wins"
 
 
 def _doubts(result: CaseResult) -> Iterator[str]:
@@ -181,11 +181,11 @@ def _doubts(result: CaseResult) -> Iterator[str]:
     if best and best.summary.outliers:
         far = best.summary.outliers
         worst = max(far, key=lambda one: abs(one - best.seconds))
-        yield f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst)}; left in"
+        yield f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst)}; not removed"
     held = [trial for trial in result.trials if trial.held_back]
     if held:
         reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
-        yield f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
+        yield f"clocks were throttled ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
     shares = Counter(trial.device for trial in result.trials if trial.device)
     if len(shares) > 1:
         counts = ", ".join(f"{name} measured {count}" for name, count in sorted(shares.items()))
@@ -250,7 +250,7 @@ def print_prepared(
     app.say(f"cases: {', '.join(cases)}")
     for point, reason in list(failed.items())[:SHOWN]:
         app.say(f"  {point_text(point)}: {reason}")
-    app.say(f"measure it where the GPU is: tilec tune --measure {path.name}")
+    app.say(f"measure it on a machine with a GPU: tilec tune --measure {path.name}")
 
 
 def result_json(facts: KernelFacts, ready: Ready, results: Sequence[CaseResult]) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def _counterpart(given: Given, built: Sequence[Path]) -> Path:
         return (named or list(built))[0]
     raise BundleError(
         f"the checkout builds no {given.path.name}, but {', '.join(path.name for path in built) or 'nothing'}",
-        cause="the wheels are split otherwise, or the package has another name or version",
+        cause="the wheels are split differently, or the package has another name or version",
         fix="check out the sources that the file was built from",
     )
 
@@ -167,7 +167,7 @@ def _report(app: App, given: Given, findings: Sequence[Finding], *, built: bool)
         return
     name = app.show(given.path)
     if not findings:
-        app.say(f"{style('verified', fg='green', bold=True)} {name}: the same bytes, built again")
+        app.say(f"{style('verified', fg='green', bold=True)} {name}: the rebuilt bytes are equal")
         return
     rows: list[list[Cell]] = [
         [one.kind, one.name, _short(one.given), _short(one.built)]
@@ -178,13 +178,13 @@ def _report(app: App, given: Given, findings: Sequence[Finding], *, built: bool)
         app.say(
             f"… and {plural(len(findings) - len(rows), 'more difference')} (--verbose lists them)"
         )
-    why = "" if built else "; nothing was built: no build of other sources can be the same"
+    why = "" if built else "; nothing was built, because the sources differ"
     word = style("differs", fg="red", bold=True)
     app.say(f"\n{word} {name}: {plural(len(findings), 'difference')}{why}")
     if built and not {"tool", "source", "option"} & {one.kind for one in findings}:
         app.say(
-            "  the tools and sources are the same: another option of the manifest, which a provenance "
-            "beside the file would name, or a compiler whose output varies"
+            "  tools and sources are equal: an option of the manifest differs (a provenance beside the "
+            "file would name it), or the output of a compiler varies"
         )
 
 

@@ -124,8 +124,8 @@ def _from_directory(path: Path) -> Container:
         )
     raise BundleError(
         f"{path} holds no {SUFFIX} bundle",
-        cause="it is no generated package",
-        fix="build one with `tilec build`, or name the package itself",
+        cause="the directory is no generated package",
+        fix="build one with `tilec build`, or name the package",
     )
 
 
@@ -178,7 +178,7 @@ def _extract(path: Path, file: BinaryIO) -> int:
             count = f"{len(bundles)} bundles" if bundles else "no bundle"
             raise BundleError(
                 f"{path} holds {count}",
-                cause="it is no wheel that `tilec build --emit wheel` wrote",
+                cause="`tilec build --emit wheel` did not write this wheel",
             )
         size, packed = bundles[0].file_size, bundles[0].compress_size
         if size > min(MAX_MEMBER, packed * limits.RATIO):

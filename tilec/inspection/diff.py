@@ -259,7 +259,7 @@ def _param(was: Param, now: Param, old: KernelInfo, new: KernelInfo) -> Iterator
             message = f"{now.name}: {name.replace('_', ' ')} {other}; was {one}"
             yield Change(what=message, breaking=not looser)
     if was.optional != now.optional:
-        message = "may be None; it was required" if now.optional else "may not be None any more"
+        message = "may be None; it was required" if now.optional else "may no longer be None"
         yield Change(what=f"{now.name} {message}", breaking=was.optional)
     if was.default != now.default:
         texts = ["none" if one.default is None else one.default for one in (now, was)]
@@ -290,7 +290,7 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         lost = [axis_shown(value) for value in before[name] if value not in after[name]]
         gained = [axis_shown(value) for value in after[name] if value not in before[name]]
         if lost and name not in bound:
-            yield Change(what=f"{name} = {', '.join(lost)} is not built any more", breaking=True)
+            yield Change(what=f"{name} = {', '.join(lost)} is no longer built", breaking=True)
         if gained:
             yield Change(what=f"{name} = {', '.join(gained)} is built too", breaking=False)
         needed = name in new.undecided and name not in old.undecided
@@ -298,7 +298,7 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             now = chosen.get(name, "none")
             yield Change(what=f"default of {name} is {now}; was {was[name]}", breaking=needed)
         elif needed:
-            yield Change(what=f"no rule decides {name} any more", breaking=True)
+            yield Change(what=f"no rule decides {name} now", breaking=True)
 
 
 def _language(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
@@ -313,7 +313,7 @@ def _requires(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             yield Change(what=f"requires {condition}", breaking=True)
     for condition in before:
         if condition not in after:
-            yield Change(what=f"does not require {condition} any more", breaking=False)
+            yield Change(what=f"no longer requires {condition}", breaking=False)
 
 
 def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
@@ -356,7 +356,7 @@ def _devices(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     for missing, ids in lost.items():
         which = "" if len(ids) == len(old.variants) else f" ({', '.join(ids)})"
         shown = ", ".join(f"{major}.{minor}" for major, minor in sorted(missing))
-        yield Change(what=f"runs no more on compute capability {shown}{which}", breaking=True)
+        yield Change(what=f"no longer runs on compute capability {shown}{which}", breaking=True)
 
 
 def _capabilities(variant: VariantInfo) -> frozenset[Version]:

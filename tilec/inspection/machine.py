@@ -134,16 +134,16 @@ def _code(toolkit: Version, driver: Version) -> Iterator[Check]:
     release = f"{toolkit[0]}.{toolkit[1]}"
     if driver[0] < toolkit[0]:
         least = required_driver((toolkit[0], 0))
-        text = f"the driver is too old for toolkit {release}: code that it makes takes {least}"
+        text = f"the driver is too old for toolkit {release}: its code needs {least}"
         yield Check(name="code", text=text, ok=False, fix=f"install a driver of {least}")
         return
     forms = "PTX and Tile IR" if driver >= TILE_IR else "PTX"
-    older = " written for this driver or older ones (min-driver in [targets])"
+    older = " of this driver's version or older (min-driver in [targets])"
     older = older if driver < toolkit else ""
     yield Check(name="code", text=f"toolkit {release}: machine code loads, and {forms}{older}")
     if driver < TILE_IR:
         least = required_driver(TILE_IR)
-        text = f"Tile IR takes {least}: build tile kernels for sm_NN"
+        text = f"Tile IR needs {least}: build tile kernels for sm_NN"
         yield Check(name="code", text=text)
 
 
@@ -156,7 +156,7 @@ def _cache(directory: Path | None) -> Check:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     if not problem and not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
         problem = f"{existing} cannot be written"
-    fix = "export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
+    fix = "export TILEC_CACHE_DIR=DIRECTORY (a directory that only you can write to, or off)"
     text = f"{directory} ({problem or 'writable'})"
     return Check(name="cache", text=text, ok=not problem, fix=fix if problem else "")
 
@@ -166,6 +166,6 @@ def _launches() -> Check:
 
     problem = absence()
     if not problem:
-        return Check(name="launches", text="by the launch core, in C")
-    fix = "install a C compiler and tilec-runtime again, and unset TILEC_NATIVE: launches then cost a fraction"
+        return Check(name="launches", text="by the launch core in C")
+    fix = "install a C compiler, reinstall tilec-runtime, and unset TILEC_NATIVE: launches are then several times faster"
     return Check(name="launches", text=f"in Python: {problem}", ok=False, fix=fix)

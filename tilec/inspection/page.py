@@ -36,7 +36,7 @@ MOST_IMAGES = 200
 MOST_DISASSEMBLED = 16
 MOST_BYTES = 16 << 20  # of embedded code and sources
 MOST_LINES = 50_000  # of one image; the rest is cut off
-FULL = "left out: the page has no more room"
+FULL = "left out: the page is full"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,7 +200,7 @@ def make_page(
     reasons = list(dict.fromkeys(code.missing for code in codes.values() if code.missing))[:1]
     if left:
         reasons.append(
-            f"the code of {left} images is left out, {len(images) - left} have it: --select chooses whose it is"
+            f"the code of {left} images is left out, {len(images) - left} have it: choose others with --select"
         )
     return Page(
         report=report,
@@ -291,8 +291,8 @@ def _sources(bundle: Images, texts: _Texts, folder: Path) -> tuple[PageFile, ...
             code = texts.add(f"file{len(files)}", {"lines": lines})
             note = "" if code else FULL
         elif name in digests:
-            note = f"{name} is not here, or has changed since this was built: inspect from the directory of the project"
+            note = f"{name} is missing, or has changed since the build: run inspect in the project's directory"
         else:
-            note = "its text is not at hand: only sources of a bundle are, in the project that it was built from"
+            note = "only sources of the bundle have their text here"
         files.append(PageFile(name=name, code=code, note=note))
     return tuple(files)

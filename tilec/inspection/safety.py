@@ -16,11 +16,11 @@ def safety_facts(kernel: KernelInfo) -> list[Fact]:
     facts = list(kernel.safety.facts) if kernel.safety is not None else []
     facts += [Fact(guarantee=Guarantee.LAUNCH, what=message) for message in _launch_checks(kernel)]
     if kernel.safety is None:
-        message = f"what the kernel reads and writes, and in which order: {kernel.language} sources do not say (unchecked)"
+        message = f"what the kernel reads and writes, and in which order: {kernel.language} sources do not declare it (unchecked)"
         facts.append(Fact(guarantee=Guarantee.NONE, what=message, location=kernel.location))
     for param in kernel.params:
         if param.kind is ParamKind.PTR:
-            message = f"{param.name}: an address, whose memory nothing is known of"
+            message = f"{param.name}: an address of unknown memory"
             facts.append(Fact(guarantee=Guarantee.NONE, what=message))
     order = list(Guarantee)
     return sorted(facts, key=lambda fact: order.index(fact.guarantee))

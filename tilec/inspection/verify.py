@@ -103,7 +103,7 @@ def read_given(path: Path) -> Given:
     if not path.exists():
         raise BundleError(f"{path}: no such file or directory", fix="check the path")
     raise UsageError(
-        f"{path} is nothing that can be verified",
+        f"{path} cannot be verified",
         fix=f"name a .tilec bundle, a wheel, a hub package, an SBOM ({SBOM}) or a provenance ({PROVENANCE})",
     )
 
@@ -162,8 +162,8 @@ def _shown_targets(given: Given) -> tuple[str, ...]:
         # In the wheel of a split package, the SBOM names the wheel's own images, and the index all.
         if _is_provider(given.path):
             raise UsageError(
-                f"{given.path.name} holds one part of a split package, and does not say for which "
-                "other targets the package was built",
+                f"{given.path.name} holds one part of a split package, and does not name the "
+                "other targets of the package",
                 fix="put the provenance of the build (--emit provenance) beside it, or name all "
                 "targets by --targets",
             )
@@ -304,7 +304,7 @@ def _sbom_inside(wheel: Path) -> Document:
         ) from exc
     raise BundleError(
         f"{wheel} has no SBOM",
-        cause="it is no wheel of `tilec build`, or of a tilec before SBOMs",
+        cause="`tilec build` did not write this wheel",
         fix="build it again",
     )
 
@@ -323,7 +323,7 @@ def _require_sound(variant: Path) -> None:
     if not digests:
         raise BundleError(
             f"{variant / METADATA} was changed since `tilec build` wrote it",
-            cause="its id is of another text",
+            cause="its id does not match its text",
             fix="fetch the package again, or build it again",
         )
     for name, digest in digests.items():

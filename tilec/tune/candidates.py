@@ -190,7 +190,7 @@ class Foundry:
         )
         if not plan.kernels or not plan.jobs:
             raise UsageError(
-                f"kernel {kernel!r} is not made for {target}", fix="name another one with --target"
+                f"kernel {kernel!r} is not built for {target}", fix="name another one with --target"
             )
         return plan
 

@@ -48,7 +48,7 @@ def spaces_of(
     """
     known = [case.name for case in kernel.cases]
     if not known:
-        message = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
+        message = f"kernel {kernel.name} has no case: tuning needs inputs, and a reference to compare with"
         raise UsageError(
             message,
             fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference",
@@ -103,7 +103,7 @@ def prepare_case(
     inputs = make_inputs(small)
     empty = [name for name in case.outs if not env[name].size or not np.size(inputs[name])]
     if empty and len(empty) == len(case.outs):
-        message = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
+        message = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: the launch does nothing"
         raise CaseError(
             message,
             fix="give the case sizes above 0, or leave it out with --case",
@@ -115,7 +115,7 @@ def prepare_case(
             value = expr.parse(text).evaluate(env)
         except ExpressionError as error:
             raise CaseError(
-                f"{case.name}: the size {text} cannot be worked out: {error.what}",
+                f"{case.name}: the size {text} cannot be computed: {error.what}",
                 location=case.location,
             ) from error
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:

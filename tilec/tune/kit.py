@@ -117,8 +117,8 @@ def require_kit(path: Path) -> None:
         UsageError: there is no such file, or it is no archive.
     """
     if not zipfile.is_zipfile(path):
-        why = "it is damaged, or something else" if path.is_file() else "no such file"
-        raise UsageError(f"{path} is no kit that can be measured: {why}", fix=_FIX)
+        why = "the file is damaged, or of another kind" if path.is_file() else "no such file"
+        raise UsageError(f"{path} is no kit: {why}", fix=_FIX)
 
 
 def read_kit(path: Path, folder: Path) -> Work:
@@ -141,7 +141,7 @@ def read_kit(path: Path, folder: Path) -> Work:
         raise UsageError(message, fix="make room there, or copy the kit again") from error
     except (*UNREADABLE, BundleError, ManifestError, ValueError, LookupError) as error:
         reason = error.what if isinstance(error, BundleError | ManifestError) else error
-        message = f"{path} is no kit that can be measured: it is damaged, or of another tilec"
+        message = f"{path} is damaged, or no kit of this tilec"
         raise UsageError(f"{message} ({reason})", fix=_FIX) from error
 
 

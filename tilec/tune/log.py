@@ -33,7 +33,7 @@ class Header:
 _NAMES = {
     "kernel": "the kernel",
     "kernel_digest": "the kernel's source or options",
-    "space_digest": "what is searched (matrix, assumptions or hints)",
+    "space_digest": "the search space (matrix, assumptions or hints)",
     "cases_digest": "the kernel's cases",
     "target": "the target",
     "device": "the device",
@@ -63,8 +63,8 @@ class TrialLog:
         try:
             lines = self.path.read_bytes().split(b"\n")[:-1]
         except OSError as error:
-            message = f"there is nothing to go on with: {self.path}: {error.strerror or error}"
-            raise UsageError(message, fix="leave --resume out: tuning then begins anew") from error
+            message = f"there is no log to continue: {self.path}: {error.strerror or error}"
+            raise UsageError(message, fix="leave --resume out: tuning then starts again") from error
         if not lines:
             raise UsageError(f"the log {self.path} is empty", fix=_ANEW)
         try:
@@ -127,7 +127,7 @@ class TrialLog:
         except BlockingIOError as error:
             message = f"another tuning of this kernel is running: it writes {self.path}"
             raise UsageError(
-                message, fix="wait for it, or end it and go on with --resume"
+                message, fix="wait for it, or end it and continue with --resume"
             ) from error
 
     def _append(self, row: dict[str, Any]) -> None:
@@ -141,4 +141,4 @@ class TrialLog:
         )
 
 
-_ANEW = "leave --resume out: tuning then begins anew, and this log is kept aside as .old"
+_ANEW = "leave --resume out: tuning then starts again, and this log is renamed to .old"

@@ -75,7 +75,7 @@ def new_record(
         )
         if other is not None:
             notes.append(
-                f"case {entry.case} has the sizes of case {other.case}, whose entry stands for both"
+                f"case {entry.case} has the sizes of case {other.case}, whose entry is used for both"
             )
             continue
         entries.append(entry)
@@ -126,7 +126,7 @@ def merged(
     if changed:
         return (
             new,
-            f"{' and '.join(changed)} changed since the record was written: what it said of other devices and sizes is gone",
+            f"{' and '.join(changed)} changed since the record was written: its entries of other devices and sizes are removed",
         )
     tuned = new.devices[0]
     before = next(
@@ -170,7 +170,7 @@ def read_old(path: Path, shown: str) -> TuningRecord | None:
             fix="name another one with --record",
         ) from error
     except ManifestError as error:
-        fix = "restore it, or remove it: a new one is then written"
+        fix = "restore it, or remove it, so that a new one is written"
         raise ManifestError(error.problems, fix=fix) from error
 
 
@@ -206,16 +206,16 @@ def confirmed(
     Raises:
         UsageError: the space or the code of an entry changed.
     """
-    fix = f"`tilec tune {facts.info.name}` measures what there is now"
+    fix = f"run `tilec tune {facts.info.name}` again"
     if old.space_digest != facts.space_digest or old.sizes != facts.sizes:
         raise UsageError(
-            f"{shown}: what there is to choose from has changed since it was tuned: the matrix, assume.sets, hints or sizes",
+            f"{shown}: the matrix, assume.sets, hints or sizes have changed since it was tuned",
             fix=fix,
         )
     for device in old.devices:
         for entry in device.entries:
             if entry.code != codes[str(device.target), entry.point]:
-                message = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not what was measured (case {entry.case})"
+                message = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not the measured code (case {entry.case})"
                 raise UsageError(message, fix=fix)
     return dataclasses.replace(old, kernel_digest=facts.kernel_digest, toolchain=facts.toolchain)
 

@@ -266,7 +266,7 @@ def _optuna() -> Any:
             warnings.simplefilter("ignore")
             import optuna
     except ImportError as error:
-        fix = "python -m pip install 'tilec[tune]', or take --search halving, which needs nothing"
+        fix = "python -m pip install 'tilec[tune]', or use --search halving"
         raise MissingError(
             "--search bayes needs the package optuna, which is not installed", fix=fix
         ) from error

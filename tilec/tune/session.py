@@ -60,7 +60,7 @@ class CaseResult:
 
     Attributes:
         space: the search space.
-        best: the winner; None if no candidate is right.
+        best: the winner; None if no candidate is correct.
         second, runoff: the runner-up, and the ratio of winner over runner-up measured in turn;
             None for a single candidate.
         pairs: number of samples of the run-off.
@@ -258,7 +258,11 @@ class Session:
         space, ranked, trials = study.space, study.ranked(), study.trials
         untried = len(space.points) - len(trials)
         why = (
-            ("the time was up" if timed_out else f"--max-candidates is {self._options.most}")
+            (
+                "the time limit was reached"
+                if timed_out
+                else f"--max-candidates is {self._options.most}"
+            )
             if untried
             else ""
         )

@@ -32,7 +32,7 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
         except ValueError as error:
             raise UsageError(f"--target: {error}") from error
         if target not in known:
-            message = f"--target {target} is no target of this project, and a build would take up no record of it"
+            message = f"--target {target} is no target of this project, so a build would not use its record"
             raise UsageError(
                 message, fix=f"add it to [targets]; there are {', '.join(map(str, known))}"
             )
@@ -44,7 +44,7 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
         ):
             message = f"--target {target}: {device} would have to compile it at load, and jit-fallback is deny"
             raise UsageError(
-                message, fix='say jit-fallback = "allow" in [targets], or tune for machine code'
+                message, fix='set jit-fallback = "allow" in [targets], or tune for machine code'
             )
         if device is not None and not _runs(target, device, manifest):
             raise UsageError(
@@ -65,9 +65,7 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
         )
     cubins = [target for target in known if target.kind is TargetKind.CUBIN]
     if len(cubins) != 1:
-        message = (
-            f"this project has {len(cubins)} targets that are machine code: say which to tune for"
-        )
+        message = f"this project has {len(cubins)} machine code targets: name one"
         raise UsageError(
             message,
             fix=f"--target {cubins[0] if cubins else 'NAME'}; there are {', '.join(map(str, known))}",

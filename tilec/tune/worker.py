@@ -220,7 +220,7 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        fix = "prepare or start the tuning again"
+        fix = "prepare the kit or start the tuning again"
         raise CaseError(
             f"{case.name}: the reference's results cannot be read from {path}: {error}", fix=fix
         ) from error

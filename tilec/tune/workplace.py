@@ -68,9 +68,7 @@ class Workplace:
         death = "did not start in time" if message is None else str(message)
         printed = self._printed()
         self.close()
-        raise NoDeviceError(
-            f"the worker of {self.name} {death}{printed}", fix="`tilec doctor` shows what is found"
-        )
+        raise NoDeviceError(f"the worker of {self.name} {death}{printed}", fix="run `tilec doctor`")
 
     def ask(self, request: wire.Request, limit: float) -> wire.Answer:
         """Return the answer to a request; a worker that hangs or dies is a failed candidate.

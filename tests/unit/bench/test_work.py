@@ -71,5 +71,5 @@ GOOD = f"a library prints something\n{json.dumps(encode(DEVICE))}"
 )
 def test_a_process_of_its_own_measures(command: tuple[str, ...], found: Ceilings | str) -> None:
     if isinstance(found, str):
-        found = Ceilings(missing=f"they cannot be measured: {found}")
+        found = Ceilings(missing=f"the ceilings cannot be measured: {found}")
     assert measured_apart("cuda:0", command) == found

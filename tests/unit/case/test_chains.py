@@ -47,7 +47,7 @@ def both(x, factor):
     return x * 3, x * 3 * factor
 """
 ONE_BY_ONE = (
-    "'both' is a chain, and here kernels are taken one by one\n  fix: name its kernels: scale\n"
+    "'both' is a chain; this command takes single kernels\n  fix: name its kernels: scale\n"
 )
 
 
@@ -65,7 +65,7 @@ def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Cli) -> None:
     assert rows == [["both/good", "ok", "mid"], ["out", "0", "0"]]
     assert (
         done.out.splitlines()[3]
-        == "  PASS: scale (cuda) -> scale (cuda): one stream, the same arrays, as the reference has it"
+        == "  PASS: scale (cuda) -> scale (cuda): one stream, the same arrays, results as in the reference"
     )
     (row,) = json.loads(tilec("run", "both", "--case", "good", "--repeat", "2", "--json").out)[
         "cases"
@@ -99,15 +99,15 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Cli) -> None:
     ("arguments", "told"),
     [
         (["run", "bth"], "no kernel 'bth'; did you mean 'both'"),
-        (["run", "both/few[f32]"], "'both/few[f32]' is a case's name, and kernels are named here"),
+        (["run", "both/few[f32]"], "'both/few[f32]' is the name of a case; name a kernel here"),
         (["run", "both", "--arg", "x=f32[3]"], "no kernel 'both' in the bundle; it has scale"),
         (
             ["run", "both", "--set", "factor=2"],
-            "factor=2: both is a chain, whose cases run as they are written",
+            "factor=2: both is a chain, whose cases cannot be changed",
         ),
         (
             ["bench", "both", "--set", "factor=2"],
-            "factor=2: both is a chain, whose cases run as they are written",
+            "factor=2: both is a chain, whose cases cannot be changed",
         ),
         (["run", "both", "--trace", "both/good"], ONE_BY_ONE),
         (["sanitize", "both", "--device", "cuda"], ONE_BY_ONE),

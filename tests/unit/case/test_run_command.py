@@ -198,7 +198,7 @@ def test_repeats_say_whether_the_bits_are_the_same(tilec: Cli) -> None:
     assert (done.code, done.out.splitlines()[-1]) == (0, "  3 runs, equal bits")
     done = tilec("--bundle", "acme.tilec", "--repeat", "3", "-k", "*/bad")
     assert done.code == 1
-    assert "  run 1 of 3 went wrong\n" in done.out
+    assert "  run 1 of 3 failed\n" in done.out
     (row,) = json.loads(
         tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3", "--json").out
     )["cases"]
@@ -289,7 +289,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
         (
             ["scale/small"],
-            "'scale/small' is a case's name, and kernels are named here\n  fix: take the case with --select 'scale/small'",
+            "'scale/small' is the name of a case; name a kernel here\n  fix: select the case with --select 'scale/small'",
         ),
         (
             ["--case", "none", "--case", "god"],
@@ -297,19 +297,19 @@ def test_a_package_that_is_installed_goes_by_its_name(
         ),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "0"], "0 is not in the range x>=1"),
-        (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
+        (["scale", "--axis", "T=f16"], "--axis and --reference need --arg"),
         (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or file of an array"),
         (
             ["scale", "--device", "gpu"],
-            "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, or cuda:N for",
+            "--device: 'gpu' is no device\n  fix: use auto, cpu, cuda, or cuda:N for",
         ),
         (
             ["scale", "--output-dir", ""],
-            "Invalid value for '--output-dir': it names nothing",
+            "Invalid value for '--output-dir': the value is empty",
         ),
         (
             ["scale", "--device", ""],
-            "--device is empty\n  fix: take auto, cpu, cuda, or cuda:N for",
+            "--device is empty\n  fix: use auto, cpu, cuda, or cuda:N for",
         ),
         (
             ["-k", "good and"],
@@ -326,7 +326,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         (["--input", "x=none.npz:a"], "none.npz:a cannot be read: No such file or directory"),
         (
             ["scale", "--arg", "x=f32[3]", "--set", "alpha=3"],
-            "--set and --input change cases, and --arg runs a kernel without one",
+            "--set and --input change cases, but --arg runs without a case",
         ),
         (["scale", "--case", "good", "--case", "bda"], "no case 'bda'; did you mean 'bad'"),
         (
@@ -335,9 +335,9 @@ def test_a_package_that_is_installed_goes_by_its_name(
         ),
         (
             ["--trace", "scale/good", "--output-dir", "out"],
-            "--output-dir and --trace do not go together",
+            "--output-dir and --trace cannot be combined",
         ),
-        (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device that kernels run on"),
+        (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device"),
     ],
 )
 def test_usage(tilec: Cli, arguments: list[str], words: str) -> None:
@@ -361,7 +361,11 @@ TWO = dataclasses.replace(
 @pytest.mark.parametrize(
     ("z", "more", "told"),
     [
-        ("x.size", "", "z: small takes scale-N64, and shape scale-N128, which was not compared"),
+        (
+            "x.size",
+            "",
+            "z: small takes the variant scale-N64, but shape takes scale-N128, which was not compared",
+        ),
         ("x.size", "axes = { N = 128 }", ""),  # the case says it for both
         ("x.size + 1", "", ""),  # with the extents of shape there is no launch
         ("0 - 1", "", ""),

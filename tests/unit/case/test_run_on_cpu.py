@@ -199,22 +199,22 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Cli)
     [
         (
             ["--block-order", "sideways"],
-            "--block-order 'sideways': take forward, reverse or a whole number",
+            "--block-order 'sideways': use forward, reverse, or a whole number",
         ),
         (
             ["--block-order", "reverse", "--device", "cuda:1"],
-            "--block-order needs the cpu device, and --device is cuda:1",
+            "--block-order needs the cpu device, but --device is cuda:1",
         ),
         (
             ["--trace", "none"],
-            "'none' is none of the cases: name one\n  fix: cases are twice/small, native/small",
+            "'none' matches none of the cases: name one\n  fix: cases are twice/small, native/small",
         ),
-        (["--block", "0"], "--block goes with --trace"),
+        (["--block", "0"], "--block needs --trace"),
         (
             ["--trace", "twice/small", "--block", "0,x"],
-            "--block '0,x': take its place in the grid, such as 3 or 3,0",
+            "--block '0,x': write its index in the grid, such as 3 or 3,0",
         ),
-        (["--device", "cpu:0"], "'cpu:0' is no device that kernels run on"),
+        (["--device", "cpu:0"], "'cpu:0' is no device"),
     ],
 )
 def test_usage(tilec: Cli, arguments: list[str], words: str) -> None:

@@ -116,14 +116,14 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(
     desk.cases = (("4k", 4096, BENCH),)
     desk.bench(save="main")
     assert (
-        "saved 1 case as .tilec/bench/main.json, beside 1 saved before" in capsys.readouterr().out
+        "saved 1 case as .tilec/bench/main.json, and kept 1 saved before" in capsys.readouterr().out
     )
     desk.cases = (("other", 4096, BENCH), ("4k", 8192, BENCH))
     assert desk.bench(against_saved="main", fail_slower=0.05)[0] == 1
     shown = capsys.readouterr().out
-    assert "not compared: add/other: nothing was saved of it\n" in shown
-    assert "not compared: add/4k: its inputs are others now\n" in shown
-    assert "saved and not measured now: add/bare\n" in shown
+    assert "not compared: add/other: there are no saved times of it\n" in shown
+    assert "not compared: add/4k: its inputs have changed\n" in shown
+    assert "saved, but not measured in this run: add/bare\n" in shown
     assert "FAIL: 0 cases compared with saved times, 5% allowed: nothing to compare" in shown
 
 
@@ -137,17 +137,17 @@ def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
         desk.bench(device=device, against_saved="main")
     assert device.measured == []
     assert str(caught.value) == (
-        ".tilec/bench/main.json was measured elsewhere: device 'Fake H200', now 'NVIDIA A100'; multiprocessors 132, now 108; "
+        ".tilec/bench/main.json holds times of another device or state: device 'Fake H200', now 'NVIDIA A100'; multiprocessors 132, now 108; "
         "driver '580.95.05', now '570.1'; L2 cache cold, now hot\n"
-        "  cause: a difference would be theirs, and not that of the kernels\n"
-        "  fix: save new ones here with --save"
+        "  cause: the times are not comparable\n"
+        "  fix: save new times here with --save"
     )
     with pytest.raises(UsageError, match="L2 cache cold, now hot") as hot:
         desk.bench(
             device=PlannedDevice(times, setting=dataclasses.replace(H200, cold=False)),
             against_saved="main",
         )
-    assert hot.value.fix == "pass --cold or --hot as then"
+    assert hot.value.fix == "pass --cold or --hot as for the saved times"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
     with pytest.raises(UsageError) as caught:
         desk.bench(against_saved="mian")
     assert caught.value.what == "nothing was saved as .tilec/bench/mian.json; did you mean 'main'"
-    with pytest.raises(UsageError, match="'a b' is no name to save under"):
+    with pytest.raises(UsageError, match="'a b' is no valid name"):
         desk.bench(save="a b")
 
 
@@ -257,7 +257,7 @@ def test_tells_what_makes_times_doubtful(desk: Desk, capsys: pytest.CaptureFixtu
     desk.bench(device=hot, samples=6, seconds=0.0)
     shown = capsys.readouterr().out
     assert "note: the clocks cannot be read: x\n" in shown
-    assert "clocks were held back (heat) during add/4k, add/bare\n" in shown
+    assert "clocks were throttled (heat) during add/4k, add/bare\n" in shown
 
 
 def test_cases_that_cannot_run_there_are_skipped_and_none_at_all_is_no_measurement(
@@ -313,7 +313,7 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
     assert "  numpy:mine.py:twice   300.0 us" in capsys.readouterr().out
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:other"]'),)
     assert desk.bench()[0] == 1
-    assert "it takes 'q', which is no input of the case" in capsys.readouterr().out
+    assert "it takes 'q', but the case has no such input" in capsys.readouterr().out
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:twise"]'),)
     assert desk.bench()[0] == 1
     assert "mine.py has no function 'twise'; did you mean 'twice'" in capsys.readouterr().out
@@ -322,20 +322,20 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--fail-slower", "5%"), "--fail-slower goes with --against-saved: slower than what?"),
+        (("--fail-slower", "5%"), "--fail-slower needs --against-saved"),
         (
             ("--fail-slower", "fast", "--against-saved", "x"),
-            "'fast' is no part to be slower by: write 5%",
+            "'fast' is no percentage: write 5%",
         ),
         (
             ("--fail-slower", "0%", "--against-saved", "x"),
-            "'0%' is no part to be slower by: write 5%",
+            "'0%' is no percentage: write 5%",
         ),
         (("--samples", "2"), "2 is not in the range"),
         (("--seconds", "-1"), "-1.0 is not in the range"),
         (("--seconds", "soon"), "'soon' is not a valid float range"),
         *(
-            ((option, ""), f"Invalid value for '{option}': it names nothing")
+            ((option, ""), f"Invalid value for '{option}': the value is empty")
             for option in ("--save", "--against-saved", "--markdown", "--bundle")
         ),
     ],

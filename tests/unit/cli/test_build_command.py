@@ -313,8 +313,8 @@ def test_check_notes_cases_without_a_reference(cli, project: Path, fake_build) -
         manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()
     )
     assert cli("check").err == (
-        "note: kernel k: tilec run compares nothing in one, two; reference = "
-        '"FILE.py:FUNCTION" names the function to compare with\n'
+        "note: kernel k: cases without a reference: one, two; add reference = "
+        '"FILE.py:FUNCTION", so that tilec run compares results\n'
     )
 
 

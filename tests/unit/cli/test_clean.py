@@ -122,7 +122,7 @@ def test_links_are_never_followed(cli, built: Path, tmp_path_factory, how: str) 
     assert done.code == 0
     why = {
         "directory": f"kept dist: 'dist' is a link that leaves the project: it leads to {outside}\n",
-        "file": "kept dist/acme/__init__.py: it is a link, which tilec did not write\n",
+        "file": "kept dist/acme/__init__.py: tilec did not write this link\n",
         "folder": "",  # nothing behind a link is an output
     }
     assert done.err == why[how]

@@ -102,11 +102,11 @@ def test_doctor_names_packages_that_frontends_refuse(
         ((14, 0), "toolkit 13.4: machine code loads, and PTX and Tile IR"),
         (
             (13, 2),
-            "PTX and Tile IR written for this driver or older ones (min-driver in [targets])",
+            "PTX and Tile IR of this driver's version or older (min-driver in [targets])",
         ),
         (
             (12, 9),
-            "too old for toolkit 13.4: code that it makes takes CUDA 13.0 (driver branch 580",
+            "too old for toolkit 13.4: its code needs CUDA 13.0 (driver branch 580",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_same_error_of_many_jobs_is_shown_once() -> None:
         "  in 8 jobs: gemm-f16-sm_80, gemm-f16-sm_86, gemm-f16-sm_89, gemm-f16-sm_90, gemm-f16-sm_100, gemm-f16-sm_103 and 2 more\n"
         "  input, command and full log kept in .tilec/failed/gemm-f16-sm_80 (and 7 more)\n"
         "\n"
-        "error: 8 of 10 jobs failed; nothing was written, earlier output is as it was"
+        "error: 8 of 10 jobs failed; nothing was written, earlier outputs are unchanged"
     )
     assert "gemm-f16-compute_80" in text(exc, verbose=True)
 
@@ -127,4 +127,4 @@ def test_a_bundle_without_a_name_is_refused_by_all_that_take_one(
 ) -> None:
     done = cli(*words, "--bundle", "")
     assert done.code == 2
-    assert "Invalid value for '--bundle': it names nothing" in done.err
+    assert "Invalid value for '--bundle': the value is empty" in done.err

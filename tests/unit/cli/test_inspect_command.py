@@ -55,25 +55,28 @@ def test_verify_reads_every_image(cli, sample: Path) -> None:
         (("--diff", "acme.tilec", "--ptx"), "--diff and --ptx cannot be combined"),
         (("--diff", "acme.tilec", "--safety"), "--diff and --safety cannot be combined"),
         *(
-            ((option, ""), f"Invalid value for '{option}': it names nothing")
+            ((option, ""), f"Invalid value for '{option}': the value is empty")
             for option in ("--diff", "--html", "--why")
         ),
-        (("--deny-breaking",), "--deny-breaking goes with --diff"),
+        (("--deny-breaking",), "--deny-breaking needs --diff"),
         (
             ("--diff", "acme.tilec", "--select", "rmsnrm"),
             "nothing matches 'rmsnrm'; did you mean 'rmsnorm'",
         ),
         (("--html", "."), " is a directory\n  fix: name a file"),
-        (("--html", "acme.tilec"), "acme.tilec: no name of an HTML file\n  fix: end it in .html"),
+        (
+            ("--html", "acme.tilec"),
+            "acme.tilec: not the name of an HTML file\n  fix: end it in .html",
+        ),
         (("--html", "out.html", "--json"), "--json and --html cannot be combined"),
         (("--html", "out.html", "--sass"), "--html and --sass cannot be combined"),
         (("--html", "out.html", "--diff", "acme.tilec"), "--diff and --html cannot be combined"),
         (("--html", "out.html", "--select", "ad"), "nothing matches 'ad'; did you mean 'add'"),
-        (("--deny", "dead"), "--deny goes with --sizes"),
+        (("--deny", "dead"), "--deny needs --sizes"),
         (("--sizes", "--coverage", "sm_90"), "--coverage and --sizes cannot be combined"),
         (("--coverage", "sm_91"), "no architecture 'sm_91'"),
-        (("--coverage", ""), "it names nothing"),
-        (("--coverage", ","), "it names nothing"),
+        (("--coverage", ""), "the value is empty"),
+        (("--coverage", ","), "the value is empty"),
     ],
 )
 def test_refusals(cli, sample: Path, options: tuple[str, ...], message: str) -> None:
@@ -221,7 +224,7 @@ tileir       1  21 B    21 B     0  cpu; \
 sm_80, sm_86, sm_87, sm_88, sm_89, sm_100, sm_103, sm_107, sm_110, sm_120, sm_121 where TILEC_JIT_FALLBACK=allow
 
 6 images, 141 B in the bundle, 20 B of it dead
-  scale-sm_90  20 B, devices that could run it take sm_90a
+  scale-sm_90  20 B, devices that could run it prefer sm_90a
 """
 
 
@@ -395,7 +398,7 @@ def test_why_shows_denied_compilation_at_load(cli: Cli, bundle: Path) -> None:
     (first, *_) = document["variants"]
     assert {row["target"]: row["reason"] for row in first["images"]}["compute_80"] == DENIED
     shown = cli(*asked)
-    assert (shown.code, "no image runs there" in shown.out) == (1, True)
+    assert (shown.code, "no image runs on this device" in shown.out) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -442,11 +445,11 @@ def test_why_shows_denied_compilation_at_load(cli: Cli, bundle: Path) -> None:
         (
             ("--why", "add", "--device", "gpu"),
             2,
-            "--device: 'gpu' is no device\n  fix: take sm_90 (a GPU that need not be here)",
+            "--device: 'gpu' is no device\n  fix: use an architecture such as sm_90, cuda:N, or cpu",
         ),
         (("--why", "add", "--sass"), 2, "--why and --sass cannot be combined"),
-        (("x=f32[4]",), 2, "'x=f32[4]' goes with --why KERNEL"),
-        (("--device", "sm_90"), 2, "--device goes with --why KERNEL"),
+        (("x=f32[4]",), 2, "'x=f32[4]' needs --why KERNEL"),
+        (("--device", "sm_90"), 2, "--device needs --why KERNEL"),
     ],
 )
 def test_questions_that_have_no_answer(
@@ -467,6 +470,6 @@ def test_without_a_gpu_one_has_to_be_named(
     monkeypatch.setattr(_driver, "driver", none)
     done = cli("inspect", str(bundle), "--why", "add")
     assert done.code == 2
-    assert "--why: there is no GPU here to ask about" in done.err
-    assert "fix: name one: --device sm_90" in done.err
+    assert "--why: there is no GPU here" in done.err
+    assert "fix: pass --device sm_90" in done.err
     assert cli("inspect", str(bundle), "--why", "add", "--device", "cuda:0").code == 3

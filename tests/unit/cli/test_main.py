@@ -226,7 +226,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     done = python(code)
     assert (done.returncode, done.stderr) == (
         2,
-        "error: the working directory no longer exists\n  fix: cd to a directory that does\n",
+        "error: the working directory no longer exists\n  fix: cd to an existing directory\n",
     )
 
 

@@ -26,7 +26,9 @@ def test_schedulers(text: str, expected: tuple[int, str]) -> None:
 
 @pytest.mark.parametrize("text", ["farm:8786", "local:x", "tcp://farm", "http://farm:80", "4"])
 def test_what_is_no_scheduler(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^TILEC_SCHEDULER: '.*' is no scheduler\n  fix: give"):
+    with pytest.raises(
+        UsageError, match=r"^TILEC_SCHEDULER: '.*' is not the address of a scheduler\n  fix: give"
+    ):
         parse_scheduler(text, name="TILEC_SCHEDULER")
 
 

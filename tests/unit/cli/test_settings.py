@@ -70,7 +70,7 @@ def test_the_remote_cache_by_options_then_by_the_environment() -> None:
     assert other.token_for == choice.url
     assert "hunter2" not in repr((settings, choice, other))
     assert read_settings({"NETRC": "n"}, CWD).netrc == CWD / "n"
-    with pytest.raises(UsageError, match="'me' is no trust\n  fix: say pinned or own"):
+    with pytest.raises(UsageError, match="'me' is not valid\n  fix: use pinned or own"):
         read_settings({"TILEC_REMOTE_TRUST": "me"}, CWD).remote()
 
 

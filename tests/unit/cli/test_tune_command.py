@@ -48,7 +48,7 @@ def test_times_are_read(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "-5m", "soon", "5d", "m", "1e9h", "40000h"])
 def test_refuses_times_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no time to tune for: write 90s, 10m or 1h30m"):
+    with pytest.raises(click.BadParameter, match="is no duration: write 90s, 10m or 1h30m"):
         Duration().convert(text, None, None)
 
 
@@ -56,16 +56,16 @@ def test_refuses_times_that_cannot_be_read(text: str) -> None:
     ("args", "said"),
     [
         ((), "name a KERNEL to tune, or a kit with --measure"),
-        (("gemm", "--measure", "k.tune"), "--measure takes what the kit holds"),
-        (("--measure", "k.tune", "--target", "sm_90"), "--measure takes what the kit holds"),
+        (("gemm", "--measure", "k.tune"), "--measure takes all from the kit"),
+        (("--measure", "k.tune", "--target", "sm_90"), "--measure takes all from the kit"),
         (("gemm", "--prepare", "--resume"), "--prepare only writes a kit"),
-        (("gemm", "-o", "x.tune"), "--out names the kit of --prepare"),
+        (("gemm", "-o", "x.tune"), "--out needs --prepare"),
         (
             ("gemm", "add", "--record", "x.json"),
             "--record names one file: tune one kernel at a time",
         ),
         (("gemm", "add", "--prepare", "-o", "x.tune"), "--out names one file"),
-        (("gemm", "--budget", "soon"), "'soon' is no time to tune for"),
+        (("gemm", "--budget", "soon"), "'soon' is no duration"),
         (("gemm", "--max-candidates", "0"), "0 is not in the range"),
         (("gemm", "--search", "best"), "'best' is not one of"),
     ],
@@ -77,14 +77,11 @@ def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...],
 
 
 def test_a_kit_that_is_none_is_refused(cli, tmp_path: Path) -> None:
-    assert (
-        "k.tune is no kit that can be measured: no such file"
-        in cli("tune", "--measure", "k.tune").err
-    )
+    assert "k.tune is no kit: no such file" in cli("tune", "--measure", "k.tune").err
     (tmp_path / "k.tune").write_bytes(b"something else")
     ran = cli("tune", "--measure", "k.tune")
     assert ran.code == 2
-    assert "k.tune is no kit that can be measured: it is damaged, or something else" in ran.err
+    assert "k.tune is no kit: the file is damaged, or of another kind" in ran.err
 
 
 @pytest.fixture

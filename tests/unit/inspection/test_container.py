@@ -47,7 +47,7 @@ def test_other_wheels(tmp_path: Path, names: tuple[str, ...], held: str) -> None
     with pytest.raises(
         BundleError,
         match=re.escape(
-            f"{path} holds {held}\n  cause: it is no wheel that `tilec build --emit wheel` wrote"
+            f"{path} holds {held}\n  cause: `tilec build --emit wheel` did not write this wheel"
         ),
     ):
         open_container(path)
@@ -73,7 +73,8 @@ def test_a_wheel_that_claims_too_much(tmp_path: Path, monkeypatch) -> None:
 
 def test_directories_without_or_with_many(tmp_path: Path) -> None:
     with pytest.raises(
-        BundleError, match=r"holds no \.tilec bundle\n  cause: it is no generated package"
+        BundleError,
+        match=r"holds no \.tilec bundle\n  cause: the directory is no generated package",
     ):
         open_container(tmp_path)
     (tmp_path / ".tilec").mkdir()

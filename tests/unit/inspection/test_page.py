@@ -40,7 +40,7 @@ def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
         ("scale.cu", "file0"),
         ("lib.cuh", ""),
     ]
-    assert found.files[1].note.startswith("its text is not at hand")
+    assert found.files[1].note.startswith("only sources of the bundle have their text here")
     assert embedded(found, "file0") == {"lines": SOURCE.splitlines()}
     code = embedded(found, "code0")
     assert code["places"] == [[[0, 1]], [[0, 3]], [[1, 7], [0, 3]], [[0, 4]]]
@@ -59,7 +59,7 @@ def test_a_source_that_has_changed_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "scale.cu").write_text(SOURCE + "// edited\n")
     found = page(bundle, nvdisasm(tmp_path), tmp_path)
     assert [file.code for file in found.files] == ["", ""]
-    assert "has changed since this was built" in found.files[0].note
+    assert "has changed since the build" in found.files[0].note
     assert not any(name.startswith("file") for name in found.embedded)
 
 
@@ -78,8 +78,7 @@ def test_large_bundles_have_limits_that_are_told(tmp_path: Path, monkeypatch) ->
     found = page(bundle, search, tmp_path)
     assert [bool(one.code) for one in found.images] == [True, True, True, False, False, False]
     assert (
-        found.left_out
-        == "the code of 3 images is left out, 3 have it: --select chooses whose it is"
+        found.left_out == "the code of 3 images is left out, 3 have it: choose others with --select"
     )
     assert found.images[-1].note == "left out: --html with --select 'c-compute_80' shows it"
     runs = (tmp_path / "cuda" / "calls").read_text().count("image.cubin")
@@ -87,7 +86,7 @@ def test_large_bundles_have_limits_that_are_told(tmp_path: Path, monkeypatch) ->
     monkeypatch.setattr(inspected, "MOST_BYTES", 10)
     small = page(bundle, search, tmp_path)
     assert [bool(one.code) for one in small.images] == [True, False, False, False, False, False]
-    assert small.files[0].note == small.images[1].note == "left out: the page has no more room"
+    assert small.files[0].note == small.images[1].note == "left out: the page is full"
 
 
 VOID = {"meta", "link", "input"}

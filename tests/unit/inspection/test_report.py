@@ -124,8 +124,8 @@ def test_guarantees_nothing_that_the_language_does_not_state() -> None:
         plain, params=(*plain.params, Param(name="p", kind=ParamKind.PTR))
     )
     assert told(with_address, Guarantee.NONE) == [
-        "what the kernel reads and writes, and in which order: cuda sources do not say (unchecked)",
-        "p: an address, whose memory nothing is known of",
+        "what the kernel reads and writes, and in which order: cuda sources do not declare it (unchecked)",
+        "p: an address of unknown memory",
     ]
     assert told(with_address, Guarantee.CONSTRUCTION) == []
 

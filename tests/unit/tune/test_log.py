@@ -97,7 +97,7 @@ def test_refuses_a_damaged_log(tmp_path: Path, line: int, old: bytes | None, new
     [
         ("kernel", "the kernel changed"),
         ("kernel_digest", "the kernel's source or options changed"),
-        ("space_digest", "what is searched (matrix, assumptions or hints) changed"),
+        ("space_digest", "the search space (matrix, assumptions or hints) changed"),
         ("cases_digest", "the kernel's cases changed"),
         ("target", "the target changed"),
         ("device", "the device changed"),

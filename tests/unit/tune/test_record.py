@@ -82,13 +82,13 @@ def test_confirm_refuses_changed_code(results) -> None:
     ):
         with pytest.raises(
             UsageError,
-            match=r"x\.json: what there is to choose from has changed since it was tuned",
+            match=r"x\.json: the matrix, assume.sets, hints or sizes have changed since it was tuned",
         ) as caught:
             confirmed(record, facts, codes, "x.json")
-        assert caught.value.fix == "`tilec tune gemm` measures what there is now"
+        assert caught.value.fix == "run `tilec tune gemm` again"
     other = code_of([built(results[1].best.point, symbol="other")])
     assert other not in codes.values()
-    what = r"x\.json: the code of T=bf16 BM=64 BK=64 for sm_90 is not what was measured \(case 4k\)"
+    what = r"x\.json: the code of T=bf16 BM=64 BK=64 for sm_90 is not the measured code \(case 4k\)"
     with pytest.raises(UsageError, match=what):
         confirmed(record, FACTS, {**codes, ("sm_90", results[1].best.point): other}, "x.json")
 

@@ -270,7 +270,7 @@ def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
     result = tune(Place(answer=answer), clock=lambda: now[0], budget=5.0, batch=1)
     assert 0 < len(result.trials) < 3
     assert result.untried == 3 - len(result.trials)
-    assert result.why_untried == "the time was up"
+    assert result.why_untried == "the time limit was reached"
     assert result.best is not None
 
 

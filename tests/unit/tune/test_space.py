@@ -69,7 +69,7 @@ def test_a_case_that_launches_nothing_is_refused(
             tmp_path,
             on_reference=lambda _: None,
         )
-    assert caught.value.what == "gemm/4k[f16]: c has no elements: such a launch does nothing"
+    assert caught.value.what == "gemm/4k[f16]: c has no elements: the launch does nothing"
     assert caught.value.fix == "give the case sizes above 0, or leave it out with --case"
 
 
@@ -78,7 +78,7 @@ def test_sizes_that_cannot_be_worked_out_name_the_case(info: KernelInfo, kernel,
     for text, what in (
         (
             "1 // (c.shape[0] - 128)",
-            r"gemm/4k\[f16\]: the size 1 // .* cannot be worked out: division by zero",
+            r"gemm/4k\[f16\]: the size 1 // .* cannot be computed: division by zero",
         ),
         ("c.shape[0] - 129", r"gemm/4k\[f16\]: c.shape\[0\] - 129 is -1, which is no size"),
     ):
@@ -168,7 +168,7 @@ def test_tunes_for_ptx_only_where_jit_fallback_allows_it() -> None:
         match=r"--target compute_80: .* would have to compile it at load, and jit-fallback is deny",
     ) as caught:
         target_for(found, "k", H200, "compute_80")
-    assert caught.value.fix == 'say jit-fallback = "allow" in [targets], or tune for machine code'
+    assert caught.value.fix == 'set jit-fallback = "allow" in [targets], or tune for machine code'
     with pytest.raises(UsageError, match="--target lto_80 does not run on device 0"):
         target_for(project("lto_80", jit="allow"), "k", H200, "lto_80")
 
@@ -177,10 +177,7 @@ def test_without_a_device_the_only_machine_code_is_meant() -> None:
     assert str(target_for(project("sm_80", "tileir"), "k", None, "")) == "sm_80"
     with pytest.raises(UsageError) as caught:
         target_for(project("sm_90", "sm_100"), "k", None, "")
-    assert (
-        caught.value.what
-        == "this project has 3 targets that are machine code: say which to tune for"
-    )
+    assert caught.value.what == "this project has 3 machine code targets: name one"
     assert caught.value.fix.startswith("--target sm_100;")
 
 
