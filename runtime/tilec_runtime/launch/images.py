@@ -36,10 +36,21 @@ T = TypeVar("T")
 
 @value_class(frozen=True, kw_only=True)
 class LoadedFunction:
-    """An entry point that is ready to launch."""
+    """An entry point that is ready to launch.
+
+    Attributes:
+        handle: the driver's handle.
+        facts: the driver's facts of it.
+        image: the index entry of its image.
+        device: the device that it was loaded on.
+        driver: the driver that loaded it.
+    """
 
     handle: FunctionHandle
     facts: FunctionFacts
+    image: ImageInfo
+    device: DeviceInfo
+    driver: DeviceDriver
 
 
 class ImageStore:
@@ -62,7 +73,7 @@ class ImageStore:
         kernel: str,
         code: Callable[[], bytes],
         by: JitBy | None = None,
-    ) -> LoadedFunction:
+    ) -> tuple[FunctionHandle, FunctionFacts]:
         """Return the entry point of an image on a device; load the image at its first use.
 
         Args:
@@ -82,10 +93,10 @@ class ImageStore:
         def load() -> ModuleHandle:
             return driver.load_module(ordinal, code())
 
-        def look_up() -> LoadedFunction:
+        def look_up() -> tuple[FunctionHandle, FunctionFacts]:
             module = self._once((ordinal, image.digest, by), load)
             handle = driver.function(module, image.symbol)
-            return LoadedFunction(handle=handle, facts=driver.function_facts(handle))
+            return handle, driver.function_facts(handle)
 
         subject = f"{kernel}: the image for {image.target} ({image.symbol})"
         try:
@@ -182,19 +193,14 @@ class Site:
             KernelCacheError: the driver refuses the image.
             TileIRError: the cpu device cannot read the image.
         """
-        digest = taken.image.digest
-
-        def original() -> bytes:
-            return self.bundle.image(digest)
-
-        if taken.jit is None:
-            return self.store.function(
-                self.driver, self.device.ordinal, taken.image, kernel.name, original
-            )
-        jit = self.jit()
-        code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
-        loaded = self.store.function(
-            self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit
+        image, device, driver = taken.image, self.device, self.driver
+        code = functools.partial(self.bundle.image, image.digest)
+        if taken.jit is not None:
+            facts = self.facts(kernel)
+            code = functools.partial(self.jit().code, taken, code, facts, variant)
+        handle, known = self.store.function(
+            driver, device.ordinal, image, kernel.name, code, by=taken.jit
         )
-        jit.note(taken, variant)
-        return loaded
+        if taken.jit is not None:
+            self.jit().note(taken, variant)
+        return LoadedFunction(handle=handle, facts=known, image=image, device=device, driver=driver)

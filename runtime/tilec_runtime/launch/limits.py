@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec_runtime.device.seam import DeviceInfo, Dim3, LaunchShape, dim3
 from tilec_runtime.errors import ArgumentError, LaunchLimitError
@@ -16,9 +16,6 @@ from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.values import replace
-
-if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceDriver
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
@@ -178,14 +175,7 @@ def _check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
     _check_whole_clusters(name, shape.grid, image.cluster)
 
 
-def admit(
-    name: str,
-    shape: LaunchShape,
-    device: DeviceInfo,
-    image: ImageInfo,
-    function: LoadedFunction,
-    driver: DeviceDriver,
-) -> None:
+def admit(name: str, shape: LaunchShape, function: LoadedFunction) -> None:
     """Check a launch against its loaded image, then opt in to its needs.
 
     The needs are large shared memory and wide clusters.
@@ -193,24 +183,22 @@ def admit(
     Raises:
         LaunchLimitError: the image or the device does not allow the launch; nothing was changed.
     """
-    _check_compiled(name, shape, image)
-    _check_loaded(name, shape, device, image, function)
-    _opt_in(shape, device, image, function, driver)
+    _check_compiled(name, shape, function.image)
+    _check_loaded(name, shape, function)
+    _opt_in(shape, function)
 
 
-def _check_loaded(
-    name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: LoadedFunction
-) -> None:
+def _check_loaded(name: str, shape: LaunchShape, function: LoadedFunction) -> None:
     """Compare threads, shared memory and launch kind with image and device."""
-    threads, most = math.prod(shape.block), function.facts.max_threads
-    if threads > most and not is_tile(image):
+    device, facts = function.device, function.facts
+    threads, most = math.prod(shape.block), facts.max_threads
+    if threads > most and not is_tile(function.image):
         raise refused(
             name,
-            f"the block has {threads} threads, and with {function.facts.registers} registers each {most} fit",
+            f"the block has {threads} threads, and with {facts.registers} registers each {most} fit",
         )
-    static = function.facts.static_shared
-    _check_shared(name, static, shape.shared, device)
-    size = math.prod(cluster_of(shape, image))
+    _check_shared(name, facts.static_shared, shape.shared, device)
+    size = math.prod(cluster_of(shape, function.image))
     if size > 1 and not device.cluster:
         raise refused(
             name, f"the launch has clusters of {size} blocks, and {device} has no clusters"
@@ -240,31 +228,18 @@ def _check_shared(name: str, static: int, dynamic: int, device: DeviceInfo) -> N
         )
 
 
-def _opt_in(
-    shape: LaunchShape,
-    device: DeviceInfo,
-    image: ImageInfo,
-    function: LoadedFunction,
-    driver: DeviceDriver,
-) -> None:
+def _opt_in(shape: LaunchShape, function: LoadedFunction) -> None:
     """Allow the function large shared memory and clusters of more than 8 blocks.
 
     The limits only grow, so that a launch prepared in another thread stays valid.
     """
-    if function.facts.static_shared + shape.shared > device.shared_default:
-        driver.allow_shared(function.handle, at_most(shape.shared))
-    if math.prod(cluster_of(shape, image)) > _PORTABLE_CLUSTER:
-        driver.allow_wide_clusters(function.handle)
+    if function.facts.static_shared + shape.shared > function.device.shared_default:
+        function.driver.allow_shared(function.handle, at_most(shape.shared))
+    if math.prod(cluster_of(shape, function.image)) > _PORTABLE_CLUSTER:
+        function.driver.allow_wide_clusters(function.handle)
 
 
-def check_residency(
-    name: str,
-    shape: LaunchShape,
-    device: DeviceInfo,
-    image: ImageInfo,
-    function: LoadedFunction,
-    driver: DeviceDriver,
-) -> None:
+def check_residency(name: str, shape: LaunchShape, function: LoadedFunction) -> None:
     """Check that one cluster, or a whole cooperative grid, fits on the device.
 
     The driver counts.
@@ -272,7 +247,8 @@ def check_residency(
     Raises:
         LaunchLimitError: they do not fit; the message gives the number that fits.
     """
-    size, blocks = math.prod(cluster_of(shape, image)), math.prod(shape.grid)
+    device, driver = function.device, function.driver
+    size, blocks = math.prod(cluster_of(shape, function.image)), math.prod(shape.grid)
     if size > 1 or shape.cooperative:
         # The driver's count depends on the block and shared memory (so pin them), not on the grid.
         block, grid = dim3(list(map(int, shape.block))), dim3(list(map(concrete, shape.grid)))
@@ -290,7 +266,7 @@ def check_residency(
                 name, f"no cluster of {size} blocks with {threads} threads fits on {device}"
             )
     if shape.cooperative:
-        most = resident_blocks(shape, device, image, function, driver)
+        most = resident_blocks(shape, function)
         if blocks > most:
             of = f" in clusters of {size}" if size > 1 else ""
             raise refused(
@@ -299,15 +275,10 @@ def check_residency(
             )
 
 
-def resident_blocks(
-    shape: LaunchShape,
-    device: DeviceInfo,
-    image: ImageInfo,
-    function: LoadedFunction,
-    driver: DeviceDriver,
-) -> int:
+def resident_blocks(shape: LaunchShape, function: LoadedFunction) -> int:
     """Count the blocks of a launch that the device holds at once, in whole clusters."""
-    size = math.prod(cluster_of(shape, image))
+    device, driver = function.device, function.driver
+    size = math.prod(cluster_of(shape, function.image))
     per_processor = driver.active_blocks(
         device.ordinal, function.handle, math.prod(shape.block), shape.shared
     )

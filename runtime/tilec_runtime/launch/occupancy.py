@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import require_image
-from tilec_runtime.device.seam import DeviceInfo, LaunchShape, dim3
+from tilec_runtime.device.seam import LaunchShape, dim3
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.images import LoadedFunction
 from tilec_runtime.launch.limits import (
@@ -18,9 +17,6 @@ from tilec_runtime.launch.limits import (
 )
 from tilec_runtime.launch.prepare import explain
 from tilec_runtime.model.image import ImageInfo
-
-if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceDriver
 
 _WARP = 32
 
@@ -67,24 +63,11 @@ def residency(call: Call) -> Residency:
         kernel=variant,
         language=contract.info.language,
     )
-    return held_of(
-        contract.name,
-        explanation.shape,
-        site.device,
-        taken.image,
-        site.function(taken, contract.info, variant),
-        site.driver,
-    )
+    function = site.function(taken, contract.info, variant)
+    return held_of(contract.name, explanation.shape, function)
 
 
-def held_of(
-    name: str,
-    shape: LaunchShape,
-    device: DeviceInfo,
-    image: ImageInfo,
-    function: LoadedFunction,
-    driver: DeviceDriver,
-) -> Residency:
+def held_of(name: str, shape: LaunchShape, function: LoadedFunction) -> Residency:
     """Count the blocks and clusters of a loaded function that the device holds.
 
     Raises:
@@ -93,7 +76,8 @@ def held_of(
     one_kind = dataclasses.replace(
         shape, cooperative=False
     )  # a device without cooperative launches gives `max_cooperative_grid` 0, not an error
-    admit(name, one_kind, device, image, function, driver)
+    admit(name, one_kind, function)
+    device, driver, image = function.device, function.driver, function.image
     shape = dataclasses.replace(shape, block=_block(shape, image))
     threads, handle = math.prod(shape.block), function.handle
     size = math.prod(cluster_of(shape, image))
@@ -102,10 +86,8 @@ def held_of(
     return Residency(
         threads=threads,
         max_active_blocks=driver.active_blocks(device.ordinal, handle, threads, shape.shared),
-        max_cooperative_grid=resident_blocks(shape, device, image, function, driver)
-        if device.cooperative and fits
-        else 0,
-        suggest_block_size=_suggested(shape, device, image, function, driver),
+        max_cooperative_grid=resident_blocks(shape, function) if device.cooperative and fits else 0,
+        suggest_block_size=_suggested(shape, function),
         max_cluster_size=widest,
         max_active_clusters=driver.active_clusters(device.ordinal, handle, shape)
         if shape.cluster and size > 1 and fits
@@ -120,25 +102,22 @@ def _block(shape: LaunchShape, image: ImageInfo) -> tuple[int, int, int]:
     return shape.block
 
 
-def _suggested(
-    shape: LaunchShape,
-    device: DeviceInfo,
-    image: ImageInfo,
-    function: LoadedFunction,
-    driver: DeviceDriver,
-) -> int:
+def _suggested(shape: LaunchShape, function: LoadedFunction) -> int:
+    image, facts = function.image, function.facts
     if image.required_block or image.block or is_tile(image):
         return math.prod(shape.block)
     most = min(
-        function.facts.max_threads,
-        image.max_threads or function.facts.max_threads,
-        device.max_threads,
+        facts.max_threads,
+        image.max_threads or facts.max_threads,
+        function.device.max_threads,
     )
     if most < _WARP:
         return most
     resident = {
         threads: threads
-        * driver.active_blocks(device.ordinal, function.handle, threads, shape.shared)
+        * function.driver.active_blocks(
+            function.device.ordinal, function.handle, threads, shape.shared
+        )
         for threads in range(_WARP, most + 1, _WARP)
     }
     return max(resident, key=lambda threads: (resident[threads], threads))

@@ -140,18 +140,17 @@ def _prepared(call: Call, trace: Trace) -> LaunchPlan:
     call.record(trace)
     contract, site = call.contract, call.site
     settled, choice, shape = _decided(call)
-    name, variant, device, driver = contract.name, settled.variant, site.device, site.driver
+    name, variant = contract.name, settled.variant
     taken = require_image(
         choice, site.facts(contract.info), kernel=variant.id, language=contract.info.language
     )
-    image = taken.image
     packing = Packing(call, variant.abi)
     function: LoadedFunction | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
         function = site.function(taken, contract.info, variant.id)
-        admit(name, shape, device, image, function, driver)
-        check_residency(name, shape, device, image, function, driver)
+        admit(name, shape, function)
+        check_residency(name, shape, function)
         bind = _binder(call, variant, function)
     for output, number in enumerate((*shape.grid, *shape.block, shape.shared)):
         trace.output(output, number)

@@ -192,10 +192,8 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         shape = config.shape
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
-            admit(name, shape, device.info, function.image, function.loaded, device.driver)
-            check_residency(
-                name, shape, device.info, function.image, function.loaded, device.driver
-            )
+            admit(name, shape, function.loaded)
+            check_residency(name, shape, function.loaded)
         return shape
 
     def _next(self) -> tuple[int, str]:

@@ -248,38 +248,29 @@ class KernelFunction(Uncopied):
         fix = "pass the one of the launch"
         require_kind("residency", "a LaunchConfig", config, LaunchConfig, fix)
 
-        info = self.device.info
-        check_device_limits(self.symbol, config.shape, info)
-        return held_of(self.symbol, config.shape, info, self.image, self.loaded, self.device.driver)
+        check_device_limits(self.symbol, config.shape, self.device.info)
+        return held_of(self.symbol, config.shape, self.loaded)
 
     @functools.cached_property
     def loaded(self) -> LoadedFunction:
         """The function and its resources, for checks of limits."""
-        return LoadedFunction(
-            handle=self.handle, facts=self.device.driver.function_facts(self.handle)
-        )
-
-    @functools.cached_property
-    def image(self) -> ImageInfo:
-        """The known facts of its image, for checks of limits."""
-        entry = self._entry
-        target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
-        if entry is None:
-            return ImageInfo(
-                target=target,
-                digest="",
-                size=0,
-                symbol=self.symbol,
-                cluster=self.loaded.facts.cluster,
-            )
-        return ImageInfo(
-            target=target,
+        device, entry = self.device.info, self._entry
+        facts = self.device.driver.function_facts(self.handle)
+        image = ImageInfo(
+            target=Target.parse("tileir" if device.interprets else "compute_80"),
             digest="",
             size=0,
             symbol=self.symbol,
-            max_threads=entry.max_threads,
-            required_block=entry.required_block,
-            cluster=entry.cluster,
+            max_threads=0 if entry is None else entry.max_threads,
+            required_block=() if entry is None else entry.required_block,
+            cluster=facts.cluster if entry is None else entry.cluster,
+        )
+        return LoadedFunction(
+            handle=self.handle,
+            facts=facts,
+            image=image,
+            device=device,
+            driver=self.device.driver,
         )
 
     def __repr__(self) -> str:
