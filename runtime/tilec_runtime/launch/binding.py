@@ -116,45 +116,36 @@ def _lists_as_one(contract: Contract) -> str:
     return f"pass each list as one argument: {', '.join(names)}" if names else ""
 
 
-def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict[str, AxisValue]:
-    """Return the axes that have a value, without those that None leaves open.
-
-    Raises:
-        VariantError: an axis does not exist, even if its value is None.
-    """
-    for axis in axes:
-        if axis not in contract.axes:
-            _refuse_axis(contract, axis)
-    return {axis: value for axis, value in axes.items() if value is not None}
-
-
 def check_axes(
     contract: Contract,
-    chosen: Mapping[str, AxisValue],
+    axes: Mapping[str, AxisValue | None],
     pinned: Mapping[str, AxisValue],
-) -> None:
-    """Check that axis values were built, and agree with a launcher's pinned ones.
+) -> dict[str, AxisValue]:
+    """Return the axes that have a value, without those that None leaves open.
 
     Raises:
         VariantError: an axis does not exist, its value was not built, or differs from `pinned`.
     """
-    for axis, value in chosen.items():
+    chosen: dict[str, AxisValue] = {}
+    for axis, value in axes.items():
         if axis not in contract.axes:
             _refuse_axis(contract, axis)
-        built = contract.axes[axis]
+        if value is None:
+            continue
         # True is not 1 and 64.0 is not 64: variant ids distinguish them.
-        if not any(type(value) is type(known) and value == known for known in built):
+        if not any(type(value) is type(known) and value == known for known in contract.axes[axis]):
             raise VariantError(
                 f"{contract.name}: {axis} = {value!r} was not built; built are {contract.built(axis)}",
                 fix=f"add the value to the matrix of kernel.{contract.name} and build again",
                 kernel=contract.name,
             )
-    for name, value in pinned.items():
-        if chosen.get(name, value) != value:
+        if pinned.get(axis, value) != value:
             message = (
-                f"{contract.name}: {name} is {value!r} for this launcher, got {chosen[name]!r}"
+                f"{contract.name}: {axis} is {pinned[axis]!r} for this launcher, got {value!r}"
             )
             raise VariantError(message, kernel=contract.name)
+        chosen[axis] = value
+    return chosen
 
 
 def _refuse_axis(contract: Contract, axis: str) -> NoReturn:

@@ -11,7 +11,7 @@ from tilec_runtime.device.recording import RECORDINGS, own_recording, recording_
 from tilec_runtime.device.scalars import MISFITS, is_number
 from tilec_runtime.device.seam import GridWish
 from tilec_runtime.errors import ArgumentError
-from tilec_runtime.launch.binding import bind, check_axes, given_axes
+from tilec_runtime.launch.binding import bind, check_axes
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.images import Site
@@ -334,10 +334,7 @@ class Launcher(Uncopied, LauncherBase):
             VariantError: an axis does not exist, a value was not built, or no variant has all the
                 values.
         """
-        contract = self.contract
-        chosen = given_axes(contract, axes)
-        require_built(contract, self.pinned, chosen)
-        return self._restrict(chosen)
+        return self._restrict(require_built(self.contract, self.pinned, axes))
 
     def options(self, **hints: int) -> Launcher:
         """Return this launcher, restricted to variants built with these compiler hints.

@@ -215,18 +215,21 @@ def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantErro
 
 
 def require_built(
-    contract: Contract, pinned: Mapping[str, AxisValue], axes: Mapping[str, AxisValue]
-) -> None:
-    """Check that a restricted launcher has variants with these axis values.
+    contract: Contract,
+    pinned: Mapping[str, AxisValue],
+    axes: Mapping[str, AxisValue | None],
+) -> dict[str, AxisValue]:
+    """Return the axes that have a value; check that a restricted launcher has variants there.
 
     Raises:
         VariantError: an axis does not exist, a value was not built or contradicts `pinned`, or no
             variant has all the values.
     """
-    check_axes(contract, axes, pinned)
-    point = {**pinned, **axes}
+    chosen = check_axes(contract, axes, pinned)
+    point = {**pinned, **chosen}
     if not any(_lies_at(variant, point) for variant in contract.info.variants):
         raise no_variant(contract, point)
+    return chosen
 
 
 def require_options(

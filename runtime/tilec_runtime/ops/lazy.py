@@ -13,7 +13,7 @@ from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import require_kind
 from tilec_runtime.device.seam import DeviceDriver, Dim3, GridRule, GridWish, dim3
 from tilec_runtime.errors import LaunchError, LaunchLimitError
-from tilec_runtime.launch.binding import bind, given_axes
+from tilec_runtime.launch.binding import bind
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.plans import MOST_PLANS
@@ -116,10 +116,8 @@ class Origin:
         return LazyLaunch(self, values, axes, config)
 
     def _checked(self, *choices: AxisValue | None) -> Axes:
-        named = zip(self.contract.choices, choices, strict=True)
-        axes = {name: value for name, value in named if value is not None}
-        require_built(self.contract, self.pinned, axes)
-        return axes
+        named = dict(zip(self.contract.choices, choices, strict=True))
+        return require_built(self.contract, self.pinned, named)
 
     def claims(self) -> MovingClaims:
         """Return the claims of a new launch; in debug mode they have its call site."""
@@ -214,8 +212,8 @@ class LazyLaunch(HoldingOp[R_co]):
                 values.
         """
         origin = self._origin
-        chosen = given_axes(origin.contract, {**self._wish.axes, **axes})
-        require_built(origin.contract, origin.pinned, chosen)
+        wished = {**self._wish.axes, **axes}
+        chosen = require_built(origin.contract, origin.pinned, wished)
         self._wish = self._wish._replace(axes=chosen)
         return self
 
