@@ -16,10 +16,10 @@ from tilec_runtime.model.signature import ParamKind
 
 def bind(
     contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, AxisValue], Any]:
+) -> tuple[tuple[Any, ...], dict[str, AxisValue | None], Any]:
     """Return all parameter values in order, the chosen axes, and the configuration.
 
-    The caller checks the values of axes.
+    The caller checks the values of axes; None leaves an axis open.
 
     Raises:
         ArgumentError: too many or too few arguments, an unknown or a repeated name.
@@ -54,9 +54,9 @@ def bind(
 
 def _take_named(
     contract: Contract, kwargs: dict[str, Any], values: dict[str, Any]
-) -> tuple[dict[str, AxisValue], Any]:
+) -> tuple[dict[str, AxisValue | None], Any]:
     """Add arguments by name to the values; return the axes and the configuration."""
-    name, chosen, config = contract.name, dict[str, AxisValue](), None
+    name, chosen, config = contract.name, dict[str, AxisValue | None](), None
     # A launcher takes `stream` itself, so a kernel's parameter of that name is `stream_`.
     renamed = {"stream_": "stream"} if "stream_" not in contract.call_names else {}
     for given, value in kwargs.items():
@@ -72,8 +72,7 @@ def _take_named(
                 raise ArgumentError(message, fix=fix, kernel=name)
             values[key] = value
         elif key in contract.axes:
-            if value is not None:  # None leaves the axis open
-                chosen[key] = value
+            chosen[key] = value
         elif key == "config":
             config = value
         else:

@@ -26,7 +26,7 @@ from tilec_runtime.tensors.facts import is_foreign, is_leased
 from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
     from tilec_runtime.launch.config import LaunchConfig
@@ -165,9 +165,8 @@ class Launcher(Uncopied, LauncherBase):
     ) -> None:
         """Make a launch that the launch core did not make."""
         if choices:
-            named = zip(self.contract.choices, choices, strict=True)
-            chosen = {name: value for name, value in named if value is not None}
-            self._restrict(chosen).launch(stream, values)
+            axes = dict(zip(self.contract.choices, choices, strict=True))
+            self._restrict(axes).launch(stream, values)
             return
         stream = current_stream(values) if stream is None else stream
         self.enqueue(stream, values)
@@ -434,14 +433,14 @@ class Launcher(Uncopied, LauncherBase):
         self._check_leases(values)
         return step_launch(launcher.call_of(values), block)
 
-    def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
-        """Return the launcher with these axes pinned too."""
-        if not axes:
+    def _restrict(self, axes: Mapping[str, AxisValue | None]) -> Launcher:
+        """Return the launcher with these axes pinned too; None leaves an axis open."""
+        chosen = check_axes(self.contract, axes, self.pinned)
+        if not chosen:
             return self
-        check_axes(self.contract, axes, self.pinned)
         return self._derive(
-            tuple((name, type(axes[name]), axes[name]) for name in sorted(axes)),
-            pinned={**self.pinned, **axes},
+            tuple((name, type(chosen[name]), chosen[name]) for name in sorted(chosen)),
+            pinned={**self.pinned, **chosen},
         )
 
     def _check_leases(self, values: tuple[Any, ...]) -> None:

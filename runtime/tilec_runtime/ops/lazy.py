@@ -317,8 +317,8 @@ class LazyLauncher:
         most = len(contract.params)
         if not kwargs and not contract.lists and contract.required <= len(args) <= most:
             return LazyLaunch(self.origin, args + contract.defaults[len(args) :])
-        values, axes, config = bind(contract, args, kwargs)
-        require_built(contract, self.origin.pinned, axes)
+        values, named, config = bind(contract, args, kwargs)
+        axes = require_built(contract, self.origin.pinned, named)
         return LazyLaunch(self.origin, values, axes, config)
 
     def __repr__(self) -> str:
