@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.launch import native
 from tilec_runtime.launch import program as op
 from tilec_runtime.tensors.facts import tensor_facts
@@ -102,3 +103,25 @@ def table(
     return core.Table(
         tensors=tensors, others=others, keyed=keyed, target=target, **(facts | changed)
     )
+
+
+class Counting(FakeDriver):
+    """A driver that counts launches of the core."""
+
+    hits = 0
+
+    def launch_target(self, ordinal: int) -> Any:
+        launch = super().launch_target(ordinal)
+
+        def counted(*args: Any) -> str:
+            self.hits += 1
+            return launch(*args)
+
+        return counted
+
+
+class Plain(FakeDriver):
+    """A driver whose launches take Python's path."""
+
+    def launch_target(self, ordinal: int) -> Any:
+        return None

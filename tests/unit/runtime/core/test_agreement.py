@@ -9,20 +9,18 @@ from __future__ import annotations
 import os
 import random
 import threading
-from typing import Any
 
 import pytest
 
 from tests.plan_samples import Calls, Driver, compare, launcher_of, working
 from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, image, kernel, slot
-from tests.unit.runtime.core import samples
 from tests.unit.runtime.core.exchange import Torch
+from tests.unit.runtime.core.samples import Counting
 from tests.waiting import joined
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption, Param
 
 CALLS = int(os.environ.get("TILEC_CORE_CALLS", "3000"))
-assert samples.core is not None
 
 MIXED_ABI = (
     slot("ptr", "z.ptr"),
@@ -65,24 +63,13 @@ MIXED = kernel(
 )
 
 
-class Counting(Driver):
-    """A driver that counts launches of the core."""
-
-    hits = 0
-
-    def launch_target(self, ordinal: int) -> Any:
-        launch = super().launch_target(ordinal)
-
-        def counted(*args: Any) -> str:
-            self.hits += 1
-            return launch(*args)
-
-        return counted
+class Counted(Counting, Driver):
+    """Counts launches, and tells scratch memory by its size."""
 
 
 @pytest.mark.parametrize("info", [ADD, GEMM, MIXED], ids=lambda info: info.name)
 def test_the_core_and_python_agree_on_every_call(info: KernelInfo) -> None:
-    launcher, driver = launcher_of(info, Counting)
+    launcher, driver = launcher_of(info, Counted)
     calls = Calls(info, random.Random(info.name), Torch)
     launched, _ = compare(calls, CALLS // 5, launcher, driver)
     assert driver.hits > CALLS // 100, "the core launches"
@@ -93,14 +80,14 @@ def test_they_agree_on_random_kernels() -> None:
     pick, hits = random.Random(1), 0
     for number in range(CALLS // 150):
         info = working(pick, f"k{number}")
-        launcher, driver = launcher_of(info, Counting)
+        launcher, driver = launcher_of(info, Counted)
         compare(Calls(info, pick, Torch), 60, launcher, driver)
         hits += driver.hits
     assert hits > CALLS // 20
 
 
 def test_threads_agree_too() -> None:
-    launcher, driver = launcher_of(MIXED, Counting)
+    launcher, driver = launcher_of(MIXED, Counted)
     failed: list[BaseException] = []
 
     def work(stream: int) -> None:

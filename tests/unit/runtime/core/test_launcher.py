@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime_samples import ADD, GEMM, Array, bundle_of, fake_driver
 from tests.unit.runtime.core import exchange
-from tests.unit.runtime.core.test_agreement import Counting, Plain
+from tests.unit.runtime.core.samples import Counting, Plain
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Module, Stream, load
 from tilec_runtime.errors import ArgumentError, DriverError

@@ -14,8 +14,8 @@ import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tests.unit.runtime.core import samples
-from tests.unit.runtime.core.samples import core
-from tests.unit.runtime.core.test_agreement import CALLS, Counting, Plain
+from tests.unit.runtime.core.samples import Counting, Plain, core
+from tests.unit.runtime.core.test_agreement import CALLS
 from tests.waiting import at_once
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream, Tensor, as_op, load
