@@ -324,9 +324,7 @@ def _then_raise(_w: World, _: Any, number: int) -> Functions:
 
 
 def _then_nothing(_w: World, _: Any, __: int) -> Functions:
-    return lambda _: 5, _refuse(
-        Wrong(UsageError, ("the function of `then` has to give a DeviceOp, and this is a int",))
-    )
+    return lambda _: 5, _refuse(Wrong(UsageError, ("the function of `then` gave a int",)))
 
 
 def _then_nested(w: World, _: Any, number: int) -> Functions:

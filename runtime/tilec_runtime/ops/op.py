@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, final, overload
 
 from tilec_runtime.device.scalars import whole
-from tilec_runtime.errors import CallError, Location
+from tilec_runtime.errors import CallError
 from tilec_runtime.ops import steps
 from tilec_runtime.ops.base import Op, label, require_op
 from tilec_runtime.ops.context import ExecutionContext
@@ -22,7 +22,7 @@ from tilec_runtime.ops.once import SharedExecution
 from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.protocols import SchedulingPolicy, StreamLike
 from tilec_runtime.running import unchecked
-from tilec_runtime.sites import created, recorded, site
+from tilec_runtime.sites import created
 
 if TYPE_CHECKING:
     import numpy as np
@@ -338,28 +338,21 @@ class DeviceOp(Op[T_co]):
         """Return an op that continues with a function's value for the result."""
         require_function(verb, function)
         self._take(f"moved into {verb}")
-        return Chain(self, verb, function, site() if recorded() else None)
+        return Chain(self, verb, function)
 
 
 @final
 class Chain(DeviceOp[Any]):
     """An op followed by one step. A chain of any length runs in one loop."""
 
-    __slots__ = ("_function", "_location", "_source", "_verb")
+    __slots__ = ("_function", "_source", "_verb")
 
-    def __init__(
-        self,
-        source: DeviceOp[Any],
-        verb: str,
-        function: Callable[[Any], Any],
-        location: Location | None,
-    ) -> None:
+    def __init__(self, source: DeviceOp[Any], verb: str, function: Callable[[Any], Any]) -> None:
         """Use the methods of `DeviceOp`, which use the source up."""
         # Once the source has run, only its name is kept, because sources may hold tensors.
         self._source: DeviceOp[Any] | str = source
         self._function: Callable[[Any], Any] | None = function
         self._verb = verb
-        self._location = location
 
     @property
     def name(self) -> str:
@@ -404,11 +397,7 @@ class Chain(DeviceOp[Any]):
                     value = function(value)
                 if verb not in _RUNS:
                     continue
-                require_op(
-                    value,
-                    f"the function of `{verb}` has to give a DeviceOp",
-                    "return an op, as_op(x) for one that is only a value, or use `map`",
-                )
+                steps.require_next(verb, value)
                 value._take("executed as a part of another op")
                 if type(value) is Chain:
                     value, more = value._begun(ctx)
@@ -416,7 +405,7 @@ class Chain(DeviceOp[Any]):
                 else:
                     value = value._run_in(ctx)
             except BaseException as error:
-                location = step._location
+                location = step.created
                 label(
                     error, created(verb, location), "" if location else f", step {step._number()}"
                 )

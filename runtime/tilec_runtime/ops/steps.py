@@ -102,6 +102,19 @@ def listed(result: Any) -> list[Any]:
     return list(result)
 
 
+def require_next(verb: str, value: Any) -> None:
+    """Check that a function of `then` returned an op.
+
+    Raises:
+        CallError: it did not.
+    """
+    if not hasattr(value, "_run_in"):  # `isinstance` takes twice as long for an abstract class
+        raise CallError(
+            f"the function of `{verb}` gave a {type(value).__qualname__}, and not a DeviceOp",
+            fix="return an op, as_op(x) for one that is only a value, or use `map`",
+        )
+
+
 def unwrap(content: Any) -> Any:
     """Return the owned tensor of a single share, and any other value unchanged.
 

@@ -278,7 +278,7 @@ async def later(number: int) -> int:
     [
         (
             lambda: as_op(1).then(lambda x: x).sync(),
-            r"the function of `then` has to give a DeviceOp, and this is a int\n  fix: return an op, as_op\(x\)",
+            r"the function of `then` gave a int, and not a DeviceOp\n  fix: return an op, as_op\(x\)",
         ),
         (
             lambda: as_op(1).first().sync(),
