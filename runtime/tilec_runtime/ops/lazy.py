@@ -174,11 +174,6 @@ class LazyLaunch(HoldingOp[R_co]):
             self._wish = _Wish(axes or {}, {}, config=config)
         self._move_in(origin.claims(), values, contract.outs)
 
-    @property
-    def name(self) -> str:
-        """For example `launch of add`."""
-        return f"launch of {self._origin.contract.name}"
-
     def _arity(self) -> int | None:
         return len(self._origin.contract.call_params)
 
