@@ -99,8 +99,6 @@ class Convert(HoldingOp[Tensor]):
             TensorError: its strides cannot be copied, or packed elements would not fill their
                 bytes.
         """
-        holder = holder_here("convert")
-        source.require(holder)
         checked_packing(dtype, source.shape)
         self._dtype = dtype
         # The kernels read contiguous elements, so gaps are closed first. For the same dtype, that
@@ -109,7 +107,7 @@ class Convert(HoldingOp[Tensor]):
         if not source.is_contiguous or source.dtype == dtype:
             layout = byte_layout(source.facts)
             self._boxes = boxes(layout.dense, layout)
-        self._hold(holder, (source,))
+        self._hold(holder_here("convert"), (source,))
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> Tensor:
         source: Described = values[0]

@@ -44,8 +44,6 @@ class ToHost(HoldingOp["Array"]):
                 copied.
             OwnershipError: the tensor cannot be read.
         """
-        holder = holder_here("to_host")
-        tensor.require(holder)
         self._out = None if out is None else host.checked_out(out, tensor.dtype, tensor.shape)
         if self._out is not None:
             if DTYPES[tensor.dtype].packed:
@@ -57,7 +55,7 @@ class ToHost(HoldingOp["Array"]):
                 )
         elif DTYPES[tensor.dtype].packed:
             boxes((layout := byte_layout(tensor.facts)).dense, layout)  # report too many calls now
-        self._hold(holder, (tensor,))
+        self._hold(holder_here("to_host"), (tensor,))
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> Array:
         if self._out is None:
@@ -108,12 +106,10 @@ class Dup(HoldingOp[T]):
             TensorError: the copy would take too many calls of the driver.
             OwnershipError: the tensor cannot be read.
         """
-        holder = holder_here("dup")
-        tensor.require(holder)
         layout = byte_layout(tensor.facts)
         self._boxes = boxes(layout.dense, layout)
         self._make = make
-        self._hold(holder, (tensor,))
+        self._hold(holder_here("dup"), (tensor,))
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> T:
         source: Described = values[0]

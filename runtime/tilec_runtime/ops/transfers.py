@@ -105,11 +105,7 @@ class Memcpy(HoldingOp[None]):
             AliasError: the tensors share memory.
             OwnershipError: a tensor cannot be read or written.
         """
-        holder = holder_here("memcpy")
-        target.require(holder)
-        target.require_mutable(holder)
-        source.require(holder)
-        to, of = target.facts, source.facts
+        holder, to, of = holder_here("memcpy"), target.facts, source.facts
         _check_fits(target, of.dtype, of.shape, dense=source.is_contiguous)
         if target is source or may_overlap(to, of):  # an empty tensor does not overlap itself
             raise AliasError(
@@ -142,16 +138,13 @@ class Upload(HoldingOp[None]):
         """
         self._array: Array | None = host.as_array(source)
         self._dtype = host.dtype_of(self._array)
-        holder = holder_here("memcpy")
-        target.require(holder)
-        target.require_mutable(holder)
         _check_fits(target, self._dtype, self._array.shape, dense=True)
         if not target.is_contiguous:
             raise TensorError(
                 f"memcpy from the host takes a contiguous target, and this is {target!r}",
                 fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))",
             )
-        self._hold(holder, (target,), (0,))
+        self._hold(holder_here("memcpy"), (target,), (0,))
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> None:
         ctx.refuse_capture(
