@@ -53,7 +53,7 @@ def test_a_launcher_steps_through_a_block_of_the_call() -> None:
     assert np.flatnonzero(z).tolist() == [3]
     assert z[3] == 5
     several = stores().add.step(z, ones(1000), ones(1000), block=[(0, 0, 0), (2, 0, 0)])
-    several.finish()
+    list(several)
     assert np.flatnonzero(z).tolist() == [0, 2, 3]
 
 
@@ -77,7 +77,7 @@ def test_tensors_of_tilec_are_stepped_on_as_they_may_be_used() -> None:
     )
     with z.borrow(), pytest.raises(BorrowError, match="add"):
         module.add.step(z, x, x)
-    module.add.step(z, x, x, alpha=7.0).finish()
+    list(module.add.step(z, x, x, alpha=7.0))
     assert np.asarray(z)[0] == 7
 
 

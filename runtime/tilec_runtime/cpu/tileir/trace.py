@@ -5,7 +5,6 @@ Each step gives the source line of an operation, and its tiles as arrays.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -21,7 +20,7 @@ from tilec_runtime.cpu.tileir.check.provenance import Provenance, points
 from tilec_runtime.cpu.tileir.control import Moment, Pause
 from tilec_runtime.cpu.tileir.elements import UPPER
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
-from tilec_runtime.cpu.tileir.frame import Frame, Grid
+from tilec_runtime.cpu.tileir.frame import Grid
 from tilec_runtime.cpu.tileir.ir import (
     Function,
     Op,
@@ -199,9 +198,6 @@ class Stepper:
     The blocks write to memory immediately, as in a launch. A launcher on the cpu device creates one
     for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`.
     The function `step` of this module takes addresses and memory regions instead.
-
-    Attributes:
-        last: the last executed operation; None before the first step.
     """
 
     def __init__(
@@ -215,9 +211,7 @@ class Stepper:
     ) -> None:
         watching = bind(program.module, program.name, watch=True)
         self._program = dataclasses.replace(watching, variables=program.variables)
-        self._frame: Frame | None = None
         self._stack = contextlib.ExitStack()
-        self.last: Executed | None = None
         chosen = [_number(block, grid) for block in blocks]
         start = self._stack.enter_context(launched(self._program, arguments, grid, memory, options))
         self._start = start
@@ -235,9 +229,7 @@ class Stepper:
         if pause is None:
             self.close()
             raise StopIteration
-        self._frame = pause.frame
-        self.last = _executed(pause, self._places)
-        return self.last
+        return _executed(pause, self._places)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -268,29 +260,12 @@ class Stepper:
                 return executed
         return None
 
-    def finish(self) -> None:
-        """Run the chosen blocks to their end."""
-        collections.deque(self, maxlen=0)
-
     def parameters(self) -> list[tuple[Value, str]]:
         """Return the entry point's parameters, formatted; empty for an empty grid."""
         if self._start is None:
             return []
         held = zip(self._program.function.body.args, self._start.values, strict=True)
         return [(value, short(_alone(item), value, self._places)) for value, item in held]
-
-    def value(self, value: Value | int) -> Any:
-        """Return the present content of a value; a tile is an array without blocks axis.
-
-        An int is the number of a value, such as 7 for `%7`.
-
-        Raises:
-            KeyError: the value is not defined yet.
-        """
-        index = value if isinstance(value, int) else value.index
-        if self._frame is None or index not in self._frame.values:
-            raise KeyError(f"%{index} has no value yet")
-        return _alone(self._frame.values[index])
 
 
 def step(

@@ -151,15 +151,10 @@ class Extents:
             ", ".join(map(str, home.shape or ())),
         )
         if indices is None:
-            offset = int(access.offsets[where]) + access.region.address - home.address
-            index, back = home.element(offset), 0
-            while back < offset and _between(home, np.array([offset - back])).any():
-                back += home.itemsize
-            index = home.element(offset - back)
-            many = f"{back // home.itemsize} element{'' if back == home.itemsize else 's'}"
+            index = home.element(int(access.offsets[where]) + access.region.address - home.address)
             return (
                 index,
-                f"memory {many} behind element [{index_text(index)}] of {home.name}, which is between its elements",
+                f"memory behind element [{index_text(index)}] of {home.name}, which is between its elements",
             )
         index = tuple(int(np.broadcast_to(item, access.offsets.shape)[where]) for item in indices)
         return index, f"element [{index_text(index)}] of {home.name}, whose extents are [{extents}]"
