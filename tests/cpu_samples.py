@@ -13,7 +13,7 @@ from tests.unit.runtime.cpu.tileir.build import program
 from tests.waiting import PATIENCE
 from tilec_runtime import Module, load
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.cpu.graphs import Executable, Node
+from tilec_runtime.cpu.graphs import Executable, Graph
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.queue import Queue, Work
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
@@ -67,13 +67,10 @@ class PacedCpu(CpuDriver):
         queue = super()._new_queue(handle)
         return queue if self._pace is None else _PacedQueue(queue.name, self._pace)
 
-    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
-        first, *others = nodes or (None,)
-        if self._pace is not None and first is not None:  # the queue is paced before the first
-            nodes = (
-                first,
-                *(dataclasses.replace(n, work=paced(self._pace, n.work)) for n in others),
-            )
+    def _replay(self, executable: Executable, nodes: Graph, stream: int) -> None:
+        pace = self._pace
+        if pace is not None:  # the queue itself is paced before the first
+            nodes = (*nodes[:1], *(paced(pace, node) for node in nodes[1:]))
         super()._replay(executable, nodes, stream)
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec_runtime.cpu.graphs import Executable, GraphDouble, Node
+from tilec_runtime.cpu.graphs import Executable, Graph, GraphDouble
 from tilec_runtime.device.lost import Losses
 from tilec_runtime.device.scalars import format_of
 from tilec_runtime.device.seam import (
@@ -524,16 +524,10 @@ class FakeDriver(GraphDouble):
         if not self._captures.add(stream, kind, work):
             work(stream)
 
-    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+    def _replay(self, executable: Executable, nodes: Graph, stream: int) -> None:
         """Run the nodes of a graph at once."""
         for node in nodes:
-            node.work(stream)
-
-    def _graph_call(self, call: str, ordinal: int) -> None:
-        if call.startswith("destroy"):
-            self._given_back(call, ordinal)
-        else:
-            self._note(call, ordinal)
+            node(stream)
 
     def _step(self, call: str, stream: int | None, what: int) -> None:
         with self._lock:
@@ -556,6 +550,27 @@ class FakeDriver(GraphDouble):
             return False
         self._note(call, ordinal)
         return True
+
+
+def _noting(name: str) -> Callable[..., Any]:
+    """Return a graph function that counts its calls, and fails where it is set to."""
+    call = getattr(GraphDouble, name)
+
+    def noted(self: FakeDriver, ordinal: int, *arguments: Any) -> Any:
+        if name.startswith("destroy"):
+            self._given_back(name, ordinal)
+        else:
+            self._note(name, ordinal)
+        return call(self, ordinal, *arguments)
+
+    return noted
+
+
+for _name in (
+    *("begin_capture", "end_capture", "instantiate_graph", "launch_graph"),
+    *("destroy_graph", "destroy_executable"),
+):
+    setattr(FakeDriver, _name, _noting(_name))
 
 
 @dataclasses.dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
+from tilec_runtime.cpu.graphs import Captures, Executable, Graph, GraphDouble
 from tilec_runtime.cpu.launch import CpuOptions, QueuedCall, out_of_memory
 from tilec_runtime.cpu.memory import Allocations, Pool, rows_of
 from tilec_runtime.cpu.queue import Queue, QueueEvent, Work, end_all
@@ -479,7 +479,7 @@ class CpuDriver(GraphDouble):
         if not self._captures.add(stream, kind, work):
             self._queue(stream).put(work)
 
-    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+    def _replay(self, executable: Executable, nodes: Graph, stream: int) -> None:
         """Enqueue the nodes of a graph as one item, after its last launch on any stream."""
         queue = self._queue(stream)
         queue.check()
@@ -490,7 +490,7 @@ class CpuDriver(GraphDouble):
             for node in nodes:
                 if given_up():
                     return
-                node.work(given_up)
+                node(given_up)
 
         queue.put(work)
         executable.last = QueueEvent(queue)

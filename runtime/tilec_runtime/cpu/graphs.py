@@ -7,7 +7,6 @@ A captured stream records its work. Calls that CUDA forbids during a capture are
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -31,39 +30,22 @@ _UNSUPPORTED, _INVALIDATED = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Node:
-    """One item of work in a graph.
-
-    Attributes:
-        kind: kind of the work. Graphs with the same sequence of kinds can share an executable.
-        work: callable of the driver that recorded it.
-    """
-
-    kind: str
-    work: Any
-
-
-class Graph:
-    """The work of a captured stream, in order."""
-
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
-        """Take the recorded nodes."""
-        self.nodes = nodes
+# The work of a captured stream in order, as callables of the driver that recorded it.
+Graph = tuple[Any, ...]
 
 
 class Executable:
     """A graph ready for launches.
 
     Attributes:
-        nodes: nodes in order; None after it was destroyed.
+        nodes: the work; None after it was destroyed.
         last: the driver's event behind the last launch.
-        lock: held during a launch or an update.
+        lock: held during a launch.
     """
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: Graph) -> None:
         """Take the nodes of a graph."""
-        self.nodes: tuple[Node, ...] | None = nodes
+        self.nodes: Graph | None = nodes
         self.last: Any = None
         self.lock = threading.Lock()
 
@@ -72,7 +54,7 @@ class _Capture:
     """The state of a captured stream."""
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[Any] = []
         self.broken = False
 
 
@@ -103,7 +85,7 @@ class Captures:
             raise refused("cuStreamEndCapture", "CUDA_ERROR_ILLEGAL_STATE")
         if capture.broken:
             raise refused("cuStreamEndCapture", _INVALIDATED)
-        return Graph(tuple(capture.nodes))
+        return tuple(capture.nodes)
 
     def active(self, stream: int) -> bool:
         """Return whether a stream is captured."""
@@ -120,7 +102,7 @@ class Captures:
             return False
         if capture.broken:
             raise refused(kind, _INVALIDATED)
-        capture.nodes.append(Node(kind=kind, work=work))
+        capture.nodes.append(work)
         return True
 
     def refuse(self, stream: int | None, call: str) -> None:
@@ -202,12 +184,10 @@ class GraphDouble(ABC):
 
     def begin_capture(self, ordinal: int, stream: int) -> None:
         """Start a capture: record the work of a stream instead of doing it."""
-        self._graph_call("begin_capture", ordinal)
         self._captures.begin(stream)
 
     def end_capture(self, ordinal: int, stream: int) -> Graph:
         """End a capture and return the recorded graph."""
-        self._graph_call("end_capture", ordinal)
         return self._captures.end(stream)
 
     def capturing(self, ordinal: int, stream: int) -> bool:
@@ -220,8 +200,7 @@ class GraphDouble(ABC):
 
     def instantiate_graph(self, ordinal: int, graph: Graph) -> Executable:
         """Make a graph ready for launches."""
-        self._graph_call("instantiate_graph", ordinal)
-        return Executable(graph.nodes)
+        return Executable(graph)
 
     def upload_graph(self, ordinal: int, executable: Executable, stream: int) -> None:
         """Do nothing except for checking the stream: there is no device to upload to."""
@@ -229,7 +208,6 @@ class GraphDouble(ABC):
 
     def launch_graph(self, ordinal: int, executable: Executable, stream: int) -> None:
         """Launch a graph in stream order, after its earlier launches."""
-        self._graph_call("launch_graph", ordinal)
         if self._captures.active(stream):
             raise refused("cuGraphLaunch", _UNSUPPORTED)
         with executable.lock:
@@ -239,23 +217,18 @@ class GraphDouble(ABC):
 
     def graph_nodes(self, graph: Graph) -> int:
         """Return the number of nodes of a graph."""
-        return len(graph.nodes)
+        return len(graph)
 
-    def destroy_graph(self, ordinal: int, graph: Graph) -> None:
+    def destroy_graph(self, ordinal: int, graph: Graph) -> None:  # noqa: B027 - nothing to destroy
         """Destroy a graph; its executables stay valid."""
-        self._graph_call("destroy_graph", ordinal)
 
     def destroy_executable(self, ordinal: int, executable: Executable) -> None:
         """Destroy an executable; its launches still finish."""
-        self._graph_call("destroy_executable", ordinal)
         executable.nodes = None
 
     @abstractmethod
-    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+    def _replay(self, executable: Executable, nodes: Graph, stream: int) -> None:
         """Run nodes in stream order, after the last launch of the executable."""
-
-    def _graph_call(self, call: str, ordinal: int) -> None:  # noqa: B027 - overriding is optional
-        """Hook of tests, called for each graph function."""
 
 
 def refused(call: str, result: str) -> DriverError:
