@@ -45,7 +45,7 @@ def group_plots(group: Group, ceilings: Ceilings | None) -> list[str]:
 def roofline(results: Sequence[CaseBench], best: Ceilings | None) -> str:
     """Return the plot of operations per second by operations per byte; empty if unknown."""
     shown = [
-        (case, case.work.intensity, case.rates.flops / SCALES[TFLOP])
+        (case, case.work.intensity, case.rates.flops)
         for case in results
         if case.measurement is not None and case.rates.flops and case.work.intensity
     ]
@@ -89,10 +89,9 @@ def _sweep(group: Group, unit: str, ceilings: Ceilings | None) -> str:
     limit = None
     if ceilings is not None:
         limit = {GB: ceilings.copy, TFLOP: ceilings.products.get(group.dtype)}.get(unit)
-    if limit:
+    if limit and limit <= NEAR * max(spot.rate or 0.0 for spot in spots):
         limit /= SCALES[unit]
-        if limit <= NEAR * max(spot.rate or 0.0 for spot in spots):
-            axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
+        axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
     return _image(axes)
 
 
@@ -107,8 +106,8 @@ def _points(
             bounds = 1e6 * spot.seconds, 1e6 * low, 1e6 * high
         elif spot.rate is not None:
             # A rate is work over time, so its interval is that of the time inverted.
-            work = spot.rate * spot.seconds
-            bounds = spot.rate, work / high, work / low
+            work = spot.rate * spot.seconds / SCALES[unit]
+            bounds = work / spot.seconds, work / high, work / low
         else:
             continue
         y, least, most = bounds

@@ -16,7 +16,7 @@ Row = tuple[str, str, str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Spot:
-    """The seconds of a launch with their interval, and its rate in the group's unit."""
+    """The seconds of a launch with their interval, and its rate per second, if known."""
 
     seconds: float
     interval: Interval
@@ -67,7 +67,12 @@ def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[
     if group.sweep:
         several = len(group.lines) > 1
         rows = [
-            (value, line.label if several else "", time_text(spot.seconds), rate_text(spot.rate))
+            (
+                value,
+                line.label if several else "",
+                time_text(spot.seconds),
+                rate_text(spot.rate, group.unit),
+            )
             for value in group.values
             for line in group.lines
             if (spot := line.spots.get(value)) is not None
@@ -84,9 +89,14 @@ def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[
     return ("variant", "", "time", "to best"), rows
 
 
-def rate_text(rate: float | None) -> str:
-    """Return a rate with three digits; empty for None."""
-    return "" if rate is None else f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+def rate_text(rate: float | None, unit: str) -> str:
+    """Format a rate per second in a unit, with three digits; a dash for None."""
+    if rate is None:
+        return "-"
+    value = rate / SCALES[unit]
+    if 0 < value < 0.005:
+        return "<0.01"
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
 def unit_of(work: Work) -> str:
@@ -127,5 +137,5 @@ def _group(base: str, cases: Sequence[CaseBench], sweep: str) -> Group:
 def _spot(samples: Sequence[float], work: Work, unit: str) -> Spot:
     summary = summarize(samples)
     amount = {TFLOP: work.flops, GB: work.bytes}.get(unit)
-    rate = amount / summary.median / SCALES[unit] if amount is not None else None
+    rate = amount / summary.median if amount is not None else None
     return Spot(seconds=summary.median, interval=summary.interval, rate=rate)

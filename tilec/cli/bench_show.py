@@ -13,7 +13,7 @@ from tilec.bench.page import render
 from tilec.bench.plot import INSTALL, can_plot
 from tilec.bench.report import CaseBench, RivalResult, Setting
 from tilec.bench.saved import Saved
-from tilec.bench.series import groups_of, rows_of
+from tilec.bench.series import GB, TFLOP, groups_of, rate_text, rows_of
 from tilec.bench.statistics import CONFIDENCE, Interval
 from tilec.bench.work import Ceilings
 from tilec.case.cases import BoundCase
@@ -26,6 +26,7 @@ from tilec.cli.tables import (
     bytes_text,
     cells,
     columns,
+    grouped,
     listed,
     plural,
     table,
@@ -37,7 +38,7 @@ from tilec.model.atomic import atomic_write
 TITLES = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max")
 REPORT_HEADS = (*TITLES, "variant", "against saved", "against")
 HEADS = columns("~case", *(f">{title}" for title in TITLES[1:]))
-SIZES = (9, 6, 7, 6, 7, 8)  # widths of the numbers
+SIZES = (9, 6, 8, 6, 7, 8)  # widths of the numbers
 BOUNDS = {"memory": "mem", "compute": "math", "": ""}
 COLORS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "yellow"}
 SHOWN = 4
@@ -85,9 +86,9 @@ def numbers(case: CaseBench) -> list[str]:
         share = f"{100 * case.rates.share:.0f}% {BOUNDS[case.rates.bound]}".rstrip()
     return [
         *_times(case.measurement),
-        host_text(case.host),
-        rate_text(case.rates.bytes, 1e9),
-        rate_text(case.rates.flops, 1e12),
+        "-" if case.host is None else time_text(case.host),
+        rate_text(case.rates.bytes, GB),
+        rate_text(case.rates.flops, TFLOP),
         share,
     ]
 
@@ -100,8 +101,8 @@ def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str)
         cache = "cold" if setting.cold else "hot"
         yield f"on {setting.device}, driver {setting.driver}, L2 cache {cache}"
     if ceilings is not None:
-        parts = [f"copy {rate_text(ceilings.copy, 1e9)} GB/s"] if ceilings.copy else []
-        rates = [f"{dtype} {rate_text(rate, 1e12)}" for dtype, rate in ceilings.products.items()]
+        parts = [f"copy {rate_text(ceilings.copy, GB)} GB/s"] if ceilings.copy else []
+        rates = [f"{dtype} {rate_text(rate, TFLOP)}" for dtype, rate in ceilings.products.items()]
         if rates:
             parts.append(f"products of {', '.join(rates)} TFLOP/s ({ceilings.by})")
         if parts:
@@ -131,20 +132,11 @@ def end_lines(
         yield from lines
 
 
-def _grouped(pairs: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield each text of pairs (text, name) once, with its names."""
-    groups: dict[str, dict[str, None]] = {}
-    for text, name in pairs:
-        groups.setdefault(text, {})[name] = None
-    for text, names in groups.items():
-        yield text, listed(list(names), SHOWN)
-
-
 def _doubts(results: Sequence[CaseBench]) -> Iterator[str]:
     measured = [(case.name, case.measurement) for case in results if case.measurement is not None]
     held = ((", ".join(one.held_back), name) for name, one in measured if one.held_back)
-    for reason, names in _grouped(held):
-        yield f"clocks were throttled ({reason}) during {names}"
+    for reason, names in grouped(held).items():
+        yield f"clocks were throttled ({reason}) during {listed(names, SHOWN)}"
     restless = [name for name, measurement in measured if not measurement.steady]
     if restless:
         yield f"not steady after warming up: {listed(restless, SHOWN)}"
@@ -161,16 +153,16 @@ def _rival_notes(results: Sequence[CaseBench]) -> Iterator[str]:
         for text in (rival.reason, rival.note)
         if text
     )
-    for text, calls in _grouped(notes):
-        yield f"{calls}: {text}"
+    for text, calls in grouped(notes).items():
+        yield f"{listed(calls, SHOWN)}: {text}"
 
 
 def _saved_lines(
     results: Sequence[CaseBench], saved: Saved, limit: float, *, gate: bool
 ) -> Iterator[str]:
     uncompared = ((case.uncompared, case.name) for case in results if case.uncompared)
-    for reason, names in _grouped(uncompared):
-        yield f"not compared: {names}: {reason}"
+    for reason, names in grouped(uncompared).items():
+        yield f"not compared: {listed(names, SHOWN)}: {reason}"
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
         yield f"saved, but not measured in this run: {listed(left, SHOWN)}"
@@ -180,8 +172,8 @@ def _saved_lines(
     if same_code:
         yield f"{listed(same_code, SHOWN)}: the code is that of the saved times, so something else is slower"
     if unclear:
-        names = listed([case.name for case in unclear], SHOWN)
-        yield f"too noisy to tell: {names}; increase --seconds, or use an idle machine"
+        noisy = listed([case.name for case in unclear], SHOWN)
+        yield f"too noisy to tell: {noisy}; increase --seconds, or use an idle machine"
     counts = {standing: len(cases) for standing, cases in by.items() if cases}
     shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
     compared = plural(sum(counts.values()), "case")
@@ -264,28 +256,6 @@ def ratio_text(ratio: float, interval: Interval) -> str:
         ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "as fast"
     ratio_, low_, high_ = (f"{x:.0f}" if x >= 100 else f"{x:.2f}" for x in (ratio, low, high))
     return f"{ratio_}x {word} ({low_} to {high_})"
-
-
-def host_text(seconds: float | None) -> str:
-    """Format as `3.4 us`, `123 us` or `1.2 ms`; a dash for None.
-
-    The text has at most 7 characters.
-    """
-    if seconds is None:
-        return "-"
-    if seconds >= 999.5e-6:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds * 1e6:.{1 if seconds < 99.95e-6 else 0}f} us"
-
-
-def rate_text(rate: float | None, unit: float) -> str:
-    """Format a rate in a unit with three digits; a dash for None."""
-    if rate is None:
-        return "-"
-    value = rate / unit
-    if 0 < value < 0.005:
-        return "<0.01"
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
 def _times(measurement: Measurement) -> tuple[str, str]:

@@ -57,15 +57,7 @@ def print_difference(app: App, difference: Difference) -> None:
 
 
 def _changed_images(app: App, images: Sequence[ImageChange]) -> None:
-    rows = [_change_row(image) for image in images]
-    # On narrow terminals, columns without changes are omitted first.
-    heads = [
-        dataclasses.replace(head, optional=not any(ARROW in str(row[i]) for row in rows))
-        if i
-        else head
-        for i, head in enumerate(DIFF_HEADS)
-    ]
-    app.table(heads, rows, indent="  ")
+    app.table(DIFF_HEADS, [_change_row(image) for image in images], indent="  ")
 
 
 def _ids(app: App, change: str, ids: Sequence[str]) -> None:

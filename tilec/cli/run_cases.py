@@ -31,8 +31,6 @@ from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import TilecError
 
-LONG = 5.0  # seconds after which a note names the case, if no terminal shows it
-
 
 class CaseRunner:
     """Runs cases in order and prints each as it ends.
@@ -85,10 +83,9 @@ class CaseRunner:
         return self._finish()
 
     def _one(self, case: BoundCase, device: ModuleDevice) -> CaseResult:
-        count = f"{len(self._results) + 1} of {len(self._cases)}"
-        self._app.status(f"running {case.name} ({count})")
+        self._app.status(f"running {case.name} ({len(self._results) + 1} of {len(self._cases)})")
         run = functools.partial(repeat_case, times=self._repeat) if self._repeat else run_case
-        with self._limit(case, device, count):
+        with self._limit(case, device):
             result = run(case, device, self._references, clock=time.perf_counter, save=self._save)
         assert self._opened.bundle is not None
         return _with_variant_note(result, case, self._opened.bundle, self._device)
@@ -114,42 +111,26 @@ class CaseRunner:
         return code
 
     @contextlib.contextmanager
-    def _limit(self, case: BoundCase, device: ModuleDevice, count: str) -> Iterator[None]:
+    def _limit(self, case: BoundCase, device: ModuleDevice) -> Iterator[None]:
         """End the run if a case takes longer than its limit."""
-        seconds, lock = self._timeout, threading.Lock()
-        over = False
-
-        def name_it() -> None:
-            if not self._app.showing:
-                limit = f", hung after {seconds:g} s" if seconds else ""
-                self._app.note(f"running {case.name} ({count}) for {LONG:g} s{limit}")
-
-        def give_up() -> None:
-            with lock:  # the case may end meanwhile
-                if not over:
-                    self._hang(case, device, seconds)
-
-        timers = [threading.Timer(LONG, name_it)] if not 0 < seconds < LONG else []
-        timers += [threading.Timer(seconds, give_up)] if seconds else []
-        for timer in timers:
-            timer.daemon = True
+        timer = threading.Timer(self._timeout, self._hang, (case, device))
+        timer.daemon = True
+        if self._timeout:
             timer.start()
         try:
             yield
         finally:
-            for timer in timers:
-                timer.cancel()
-            with lock:
-                over = True
+            timer.cancel()
 
-    def _hang(self, case: BoundCase, device: ModuleDevice, seconds: float) -> None:
+    def _hang(self, case: BoundCase, device: ModuleDevice) -> None:
         """Report a case that hangs and end the process.
 
         Only the end of the process interrupts a kernel on a GPU, or the thread that waits for it.
         """
         code = 1
         try:
-            self._end(CaseResult(case=case, status="hung", error=hang_error(case, device, seconds)))
+            error = hang_error(case, device, self._timeout)
+            self._end(CaseResult(case=case, status="hung", error=error))
             for left in self._cases[len(self._results) :]:
                 reason = f"{case.name} hangs"
                 self._end(CaseResult(case=left, status="skipped", reason=reason))

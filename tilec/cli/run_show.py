@@ -16,7 +16,16 @@ from tilec.cli.devices import device_json
 from tilec.cli.failures import located_text
 from tilec.cli.findings import source_line
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, Table, cells, columns, plural, table, terminal_width
+from tilec.cli.tables import (
+    Cell,
+    Table,
+    cells,
+    columns,
+    grouped,
+    plural,
+    table,
+    terminal_width,
+)
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.cpu.tileir.trace import step
 from tilec_runtime.device.seam import DeviceInfo
@@ -159,10 +168,8 @@ def summary(report: RunReport, device: DeviceInfo) -> str:
 
 def skipped_lines(skipped: Iterable[tuple[str, str]], verb: str = "skipped") -> list[str]:
     """Return a line for each reason of pairs (kernel, reason)."""
-    reasons: dict[str, dict[str, None]] = {}
-    for kernel, reason in skipped:
-        reasons.setdefault(reason, {})[kernel] = None
-    return [f"{verb} {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
+    groups = grouped((reason, kernel) for kernel, reason in skipped)
+    return [f"{verb} {', '.join(kernels)}: {reason}" for reason, kernels in groups.items()]
 
 
 def document(

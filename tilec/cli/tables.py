@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -238,3 +238,11 @@ def listed(names: Sequence[str], most: int) -> str:
     """Format as `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the names of each text of pairs (text, name), both without duplicates."""
+    groups: dict[str, list[str]] = {}
+    for text, name in dict.fromkeys(pairs):
+        groups.setdefault(text, []).append(name)
+    return groups

@@ -186,10 +186,6 @@ def _doubts(result: CaseResult) -> Iterator[str]:
     if held:
         reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
         yield f"clocks were throttled ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
-    shares = Counter(trial.device for trial in result.trials if trial.device)
-    if len(shares) > 1:
-        counts = ", ".join(f"{name} measured {count}" for name, count in sorted(shares.items()))
-        yield f"shared: {counts}"
     restless = sum(not trial.steady for trial in result.trials if trial.measured)
     if restless:
         yield f"{plural(restless, 'candidate')} did not become steady while warming up"

@@ -29,7 +29,7 @@ from tilec.package.documents import (
     read_document,
     suffix_of,
 )
-from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
+from tilec.package.hub_metadata import METADATA, VARIANT
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
 
@@ -98,7 +98,6 @@ def read_given(path: Path) -> Given:
             (one for one in (path, path / VARIANT, path / "build" / VARIANT) if _is_hub(one)), None
         )
         if variant is not None:
-            _require_sound(variant)
             return Given(path=variant, kind="hub", materials=_of_bundle(variant))
     if not path.exists():
         raise BundleError(f"{path}: no such file or directory", fix="check the path")
@@ -311,30 +310,6 @@ def _sbom_inside(wheel: Path) -> Document:
 
 def _is_hub(folder: Path) -> bool:
     return (folder / METADATA).is_file()
-
-
-def _require_sound(variant: Path) -> None:
-    """Check that the files of a hub package match the digests in its metadata.
-
-    Raises:
-        BundleError: a file does not match, or the metadata was changed.
-    """
-    digests = read_digests(variant / METADATA)
-    if not digests:
-        raise BundleError(
-            f"{variant / METADATA} was changed since `tilec build` wrote it",
-            cause="its id does not match its text",
-            fix="fetch the package again, or build it again",
-        )
-    for name, digest in digests.items():
-        path = variant / name
-        if not path.is_file() or file_digest(path) != digest:
-            message = "has other bytes than" if path.is_file() else "is missing, and"
-            raise BundleError(
-                f"{path} {message} {METADATA} says",
-                cause="the package is damaged, or holds files of two builds",
-                fix="fetch it again, or build it again",
-            )
 
 
 def _provenance_of(given: Given) -> Document | None:

@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
 
 from packaging.version import Version
 
-from tilec.package.documents import MOST, Document
+from tilec.package.documents import Document
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import canonical_json, sha256
@@ -40,32 +39,6 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
         "digest": {"algorithm": "sha256", "files": digests},
     }
     return _sealed(document)
-
-
-def read_digests(path: Path) -> dict[str, str]:
-    """Return the digests (hex) of files from `metadata.json`, by relative path.
-
-    Return no digests for any other file, or for one that names a file outside its folder.
-    """
-    try:
-        if not path.is_file() or path.stat().st_size > MOST:  # reading a pipe would block
-            return {}
-        data = path.read_bytes()
-        document: Document = json.loads(data)
-        whole = dict(document)
-        del whole["id"]
-        rows = document["digest"]["files"].items()
-        files = {name: base64.b64decode(digest).hex() for name, digest in rows}
-        sound = _sealed(whole) == data and all(map(_is_beside, files, files.values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-    return files if sound else {}
-
-
-def _is_beside(name: str, digest: str) -> bool:
-    """Return whether a row of the digests names a file in the variant's folder."""
-    path = PurePosixPath(name)
-    return bool(name and digest) and not path.is_absolute() and ".." not in path.parts
 
 
 def hub_name(info: BundleInfo) -> str:

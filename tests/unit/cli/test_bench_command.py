@@ -193,8 +193,8 @@ MARKDOWN = """\
 
 | case | time | 95% | launch | GB/s | TFLOP/s | of max | variant | against saved | against |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---|
-| add/4k | 14.0 us | ±0.1% | 3.4 us | 3.50 | <0.01 | 88% mem | add-a16 | +8.0% slower | numpy:add(x, y): 21.37x as long (21.35 to 21.39); torch:add(x, y): not measured |
-| add/bare | 250.0 us | ±0.1% | 3.4 us | 0.05 | <0.01 | 1% mem | add-a16 | +0.0% same |  |
+| add/4k | 14.0 us | ±0.1% | 3.40 us | 3.50 | <0.01 | 88% mem | add-a16 | +8.0% slower | numpy:add(x, y): 21.37x as long (21.35 to 21.39); torch:add(x, y): not measured |
+| add/bare | 250.0 us | ±0.1% | 3.40 us | 0.05 | <0.01 | 1% mem | add-a16 | +0.0% same |  |
 """
 
 
