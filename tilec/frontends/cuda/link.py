@@ -47,12 +47,12 @@ def inputs(root: str, options: CudaOptions) -> list[InputFile]:
 
 def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:
     if entry.kind is LinkKind.CUDA:
-        arguments = [*job.options.arguments(), *(["-lineinfo"] if job.lineinfo else [])]
+        lines = ["-lineinfo"] if job.lineinfo else []
         return code.of_file(
             job.job,
             entry.path,
             job.tools,
-            [argument for argument in arguments if not argument.startswith("-I")],
+            [*job.options.arguments(include=False), *lines],
             include=job.options.include,
             define=[value for _, value in job.options.define],
             portable=job.lto,

@@ -89,7 +89,18 @@ class ProgramCompiler:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        program = self._nvcc() if self._job.options.compiler == "nvcc" else self._nvrtc()
+        done, command = self._nvcc() if self._job.options.compiler == "nvcc" else self._nvrtc()
+        if done.timed_out:
+            raise self._timeout(done.log, command)
+        if not done.ok:
+            raise self._refused(done.log or done.result, command)
+        program = DeviceCompile(
+            text=done.ptx,
+            ltoir=done.ltoir,
+            symbols={**done.lowered, **self._compiled},
+            log=done.log,
+            command=command,
+        )
         if program.ltoir:
             program = link_module.link(self._job, self._code, program)
         entries = ptx_text.entries(program.text)
@@ -141,61 +152,35 @@ class ProgramCompiler:
 
     # --- compilers
 
-    def _arguments(self) -> list[str]:
+    def _arguments(self, *, include: bool = True) -> list[str]:
         lines = ["-G"] if self._debug else ["-lineinfo"] if self._job.lineinfo else []
-        return [*self._job.options.arguments(), *lines]
+        return [*self._job.options.arguments(include=include), *lines]
 
-    def _nvrtc(self) -> DeviceCompile:
-        spec, target, toolkit = self._spec, self._job.job.target, self._job.toolkit
-        arch, link = f"compute_{target.number}", self._to_ltoir
-        arguments = [f"--gpu-architecture={arch}", *self._arguments()]
+    def _nvrtc(self) -> tuple[nvrtc.Program, str]:
+        job, source, link = self._job, self._spec.source, self._to_ltoir
+        arch = f"compute_{job.job.target.number}"
         how = ["-dc", "-dlto"] if link else ["-ptx"]
-        shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), spec.source.path])
+        shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), source.path])
         # Without a fixed seed, NVRTC puts its process id into the names of file-local symbols.
-        arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
-        arguments += ["-dlto", "-rdc=true"] if link else []
-        source = includes.source_bytes(spec.source.root, spec.source.path)
-        done = self._run_nvrtc(source, arguments)
-        if done.timed_out:
-            raise self._timeout(done.log, shown)
-        if not done.ok:
-            raise self._refused(done.log or done.result, shown)
-        return DeviceCompile(
-            text=done.ptx,
-            ltoir=done.ltoir,
-            symbols={**done.lowered, **self._compiled},
-            log=done.log,
-            command=shown,
+        own = ["-frandom-seed=tilec", *(["-dlto", "-rdc=true"] if link else [])]
+        done = nvrtc.compile_source(
+            job.tools,
+            includes.source_bytes(source.root, source.path),
+            source.path,
+            [f"--gpu-architecture={arch}", *self._arguments(include=False), *own],
+            root=source.root,
+            include=job.options.include,
+            names=self._names,
+            timeout=self._limit,
+            lto=link,
+            portable=job.lto,
+            unnamed=self._debug,
         )
+        return done, shown
 
-    def _run_nvrtc(self, source: bytes, arguments: list[str]) -> nvrtc.Program:
-        job, where = self._job, self._spec.source
-        tools = job.tools
-        library = nvrtc.load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
-        if job.lto:
-            return nvrtc.compile_nowhere(
-                library,
-                source,
-                where.path,
-                [argument for argument in arguments if not argument.startswith("-I")],
-                nvrtc.Folders(root=where.root, toolkit=job.toolkit, include=job.options.include),
-                names=self._names,
-                timeout=self._limit,
-            )
-
-        with nvrtc.inside(where.root, unnamed=self._debug):
-            return library.compile(
-                source,
-                where.path,
-                arguments,
-                names=self._names,
-                timeout=self._limit,
-                lto=self._to_ltoir,
-            )
-
-    def _nvcc(self) -> DeviceCompile:
+    def _nvcc(self) -> tuple[nvrtc.Program, str]:
         (expression,) = self._expressions
-        done = compile_ptx(
+        return compile_ptx(
             self._job.tools["nvcc"].path,
             includes.source_bytes(self._spec.source.root, self._spec.source.path),
             self._spec.source.path,
@@ -206,12 +191,6 @@ class ProgramCompiler:
             path=self._job.path,
             timeout=self._limit,
         )
-        if done.timed_out:
-            raise self._timeout(done.log, done.command)
-        if not done.text:
-            raise self._refused(done.log, done.command)
-        symbols = self._compiled or {expression: done.symbol}
-        return DeviceCompile(text=done.text, symbols=symbols, log=done.log, command=done.command)
 
     # --- machine code
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.includes import closure, source_bytes
-from tilec.frontends.tools.cpp.nvrtc import Folders, Program, compile_nowhere, inside, load
+from tilec.frontends.tools.cpp.nvrtc import Program, compile_source
 from tilec.frontends.tools.machine_code import timeout_error
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.run import command_line
@@ -127,14 +127,16 @@ def _run(
     root: str,
     portable: bool,
 ) -> Program:
-    headers, timeout = tools["headers"].path, job.spec.timeout
-    library = load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
     # Without a fixed seed, NVRTC puts its process id into the names of file-local symbols.
     fixed = ["-dlto", "-rdc=true", "-frandom-seed=tilec"]
-    own = [f"--gpu-architecture=compute_{job.target.number}", *fixed, *arguments]
-    if portable:
-        where = Folders(root=root, toolkit=headers, include=include)
-        return compile_nowhere(library, source, name, own, where, timeout=timeout)
-    folders = [f"-I{folder}" for folder in (*include, headers, f"{headers}/cccl")]
-    with inside(root):
-        return library.compile(source, name, [*own, *folders], names=(), timeout=timeout, lto=True)
+    return compile_source(
+        tools,
+        source,
+        name,
+        [f"--gpu-architecture=compute_{job.target.number}", *fixed, *arguments],
+        root=root,
+        include=include,
+        timeout=job.spec.timeout,
+        lto=True,
+        portable=portable,
+    )

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools.cpp.diagnostics import MARK_FILE
-from tilec.frontends.tools.cpp.nvrtc import HERE
+from tilec.frontends.tools.cpp.nvrtc import HERE, Program
 from tilec.frontends.tools.cpp.options import unspeakable
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.run import command_line, run_tool
@@ -30,8 +30,6 @@ class NvccResult:
 
     Attributes:
         data: the output file.
-        text: the output as PTX text; set by `compile_ptx` only.
-        symbol: symbol of the entry point in that PTX.
         log: output of nvcc.
         command: command line of nvcc.
         folder: directory of the temporary source; the output may contain its name.
@@ -39,8 +37,6 @@ class NvccResult:
     """
 
     data: bytes
-    text: str = ""
-    symbol: str = ""
     log: str
     command: str
     folder: str
@@ -77,8 +73,8 @@ def compile_ptx(
     arguments: Sequence[str],
     path: str,
     timeout: float,
-) -> NvccResult:
-    """Compile a source to PTX.
+) -> tuple[Program, str]:
+    """Compile a source to PTX; return the result and the command.
 
     Args:
         nvcc: the compiler.
@@ -100,7 +96,14 @@ def compile_ptx(
     done = run_nvcc(nvcc, source, name, anchor, flags, root=root, path=path, timeout=timeout)
     text = _without_path_hash(done.data.decode("utf-8", "surrogateescape"), name)
     symbol, text = ptx_text.take_mark(text, _MARK)
-    return dataclasses.replace(done, text=text, symbol=symbol)
+    program = Program(
+        ok=bool(text),
+        ptx=text,
+        lowered={expression: symbol} if expression else {},
+        log=done.log,
+        timed_out=done.timed_out,
+    )
+    return program, done.command
 
 
 def run_nvcc(

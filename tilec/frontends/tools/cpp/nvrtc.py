@@ -10,9 +10,11 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from tilec.frontends.tools.environment import variables_hidden
+from tilec.frontends.tools.search import Tool
 from tilec_runtime.errors import ToolchainError
 
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -172,7 +174,7 @@ class Nvrtc:
 
 
 @functools.lru_cache(maxsize=2)
-def load(library: str, builtins: str) -> Nvrtc:
+def _load(library: str, builtins: str) -> Nvrtc:
     """Return NVRTC of these paths, loaded once: loading takes 20 ms.
 
     Raises:
@@ -181,13 +183,67 @@ def load(library: str, builtins: str) -> Nvrtc:
     return Nvrtc(library, builtins)
 
 
-@contextlib.contextmanager
-def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
-    """Change to a directory in a `with`, to give compilers relative names.
+def compile_source(
+    tools: Mapping[str, Tool],
+    source: bytes,
+    name: str,
+    options: Sequence[str],
+    *,
+    root: str,
+    include: Sequence[str] = (),
+    names: Sequence[str] = (),
+    timeout: float,
+    lto: bool,
+    portable: bool = False,
+    unnamed: bool = False,
+) -> Program:
+    """Compile a project's source.
 
-    With `unnamed`, debug information names the debugger's working directory instead of this one.
+    Args:
+        tools: NVRTC, its builtins and the toolkit's headers, by name.
+        source: CUDA C++ text.
+        name: its name, relative to `root`.
+        options: NVRTC's options, without include directories.
+        root: the project's directory.
+        include: include directories, relative to `root`.
+        names: name expressions to lower.
+        timeout: seconds after which to cancel the compilation.
+        lto: whether the options request LTO-IR.
+        portable: whether the LTO-IR must not depend on the directories of this machine.
+        unnamed: whether debug information names the debugger's working directory, not this one.
+
+    Raises:
+        ToolchainError: NVRTC cannot be used; for `portable`, a file descriptor is in use.
     """
-    with _CWD, _called(HERE) if unnamed else contextlib.nullcontext():
+    library = _load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
+    headers = tools["headers"].path
+    if portable:
+        # LTO-IR names the working directory and the headers that it has code of.
+        own = str(PurePosixPath(name).parent)
+        with _inside("/"), _numbered((root, headers)) as (project, toolkit):
+            folders = [*(f"{project}/{folder}" for folder in (own, *include)), toolkit]
+            arguments = [*options, *_included(folders, toolkit)]
+            program = library.compile(
+                source, name, arguments, names=names, timeout=timeout, lto=lto
+            )
+        return dataclasses.replace(
+            program, log=program.log.replace(f"{project}/", "").replace(toolkit, headers)
+        )
+    arguments = [*options, *_included((*include, headers), headers)]
+    # Compilers of this process read the name of the working directory from PWD.
+    hidden = variables_hidden(("PWD",), PWD=HERE) if unnamed else contextlib.nullcontext()
+    with _inside(root), hidden:
+        return library.compile(source, name, arguments, names=names, timeout=timeout, lto=lto)
+
+
+def _included(folders: Sequence[str], toolkit: str) -> list[str]:
+    return [f"-I{folder}" for folder in (*folders, f"{toolkit}/cccl")]
+
+
+@contextlib.contextmanager
+def _inside(folder: str) -> Iterator[None]:
+    """Change to a directory in a `with`, to give compilers relative names."""
+    with _CWD:
         try:
             before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -202,80 +258,10 @@ def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _called(name: str) -> Iterator[None]:
-    """Set the name of the working directory for compilers of this process, in a `with`.
-
-    They read it from the variable PWD.
-    """
-    before = os.environ.get("PWD")
-    os.environ["PWD"] = name
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PWD"]
-        else:
-            os.environ["PWD"] = before
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Folders:
-    """Directories of headers.
-
-    Attributes:
-        root: the project's directory.
-        toolkit: directory of the toolkit's headers.
-        include: include directories, relative to the project.
-    """
-
-    root: str
-    toolkit: str
-    include: Sequence[str] = ()
-
-
-def compile_nowhere(
-    library: Nvrtc,
-    source: bytes,
-    name: str,
-    options: Sequence[str],
-    where: Folders,
-    *,
-    timeout: float,
-    names: Sequence[str] = (),
-) -> Program:
-    """Compile a source to LTO-IR that does not depend on the directories of this machine.
-
-    LTO-IR names the working directory and the headers that it has code of. This function compiles
-    in `/`, with header directories named by file descriptors.
-
-    Args:
-        library: NVRTC.
-        source: CUDA C++ text.
-        name: its name, relative to the project.
-        options: NVRTC's options, without include directories.
-        where: the directories of headers.
-        timeout: seconds after which to cancel the compilation.
-        names: name expressions to lower.
-
-    Raises:
-        ToolchainError: a file descriptor is in use, or a directory cannot be opened.
-    """
-    with inside("/"), _numbered((where.root, where.toolkit)) as (project, tools):
-        folders = [
-            f"{project}/{folder}" for folder in (str(PurePosixPath(name).parent), *where.include)
-        ]
-        arguments = [*options, *(f"-I{folder}" for folder in (*folders, tools, f"{tools}/cccl"))]
-        program = library.compile(source, name, arguments, names=names, timeout=timeout, lto=True)
-    return dataclasses.replace(
-        program, log=program.log.replace(f"{project}/", "").replace(tools, where.toolkit)
-    )
-
-
-@contextlib.contextmanager
 def _numbered(folders: Sequence[str]) -> Iterator[list[str]]:
     """Yield names of directories by fixed file descriptors, the same on every machine.
 
-    The caller must hold the lock of `inside`.
+    The caller must hold the lock of `_inside`.
     """
     held: list[int] = []
     try:

@@ -44,7 +44,7 @@ class CudaOptions:
     group: int | None = None
     link: tuple[LinkEntry, ...] = ()
 
-    def arguments(self) -> list[str]:
+    def arguments(self, *, include: bool = True) -> list[str]:
         """Return dialect, include directories, defines and flags as compiler arguments."""
         define = [
             (name, _one_value(value) if self.compiler == "nvcc" else value)
@@ -52,7 +52,7 @@ class CudaOptions:
         ]
         return [
             f"-std={self.std}",
-            *(f"-I{path}" for path in self.include),
+            *(f"-I{path}" for path in self.include if include),
             *(f"-D{name}={value}" if value else f"-D{name}" for name, value in define),
             *self.flags,
         ]
