@@ -116,11 +116,17 @@ class Dup(HoldingOp[T]):
         return self._make(dense_copy(ctx, source, self._boxes).storage, source.shape, source.dtype)
 
 
-def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
-    """Return a description of new memory that an execution writes."""
+def new_storage(ctx: ExecutionContext, shape: Shape, dtype: str) -> Storage:
+    """Return new memory of a tensor that an execution writes."""
     size = DTYPES[dtype].size_of(math.prod(shape))
     storage = Storage.allocate(ctx.driver, ctx.device, size, ctx.stream, ctx.pool)
     ctx.writes(storage)
+    return storage
+
+
+def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
+    """Return a description of new memory that an execution writes."""
+    storage = new_storage(ctx, shape, dtype)
     return Described(storage, facts_of(storage, shape, dtype), storage.lease)
 
 

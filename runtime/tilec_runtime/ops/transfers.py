@@ -9,7 +9,7 @@ from tilec_runtime.device.layout import Shape, contiguous_stride, may_overlap, o
 from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import AliasError, TensorError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.copies import copy_boxes, on_host
+from tilec_runtime.ops.copies import copy_boxes, new_storage, on_host
 from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors import host
@@ -18,6 +18,7 @@ from tilec_runtime.tensors.copies import boxes, byte_layout
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import holder_here
 from tilec_runtime.tensors.staging import staging_of
+from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -34,15 +35,7 @@ _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy
 
 def new_tensor(ctx: ExecutionContext, shape: Shape, dtype: str) -> Tensor:
     """Return a tensor in new memory that an execution writes."""
-    tensor = _uninitialized(ctx, shape, dtype, ctx.stream)
-    ctx.writes(tensor.storage)
-    return tensor
-
-
-def _uninitialized(ctx: ExecutionContext, shape: Shape, dtype: str, stream: int) -> Tensor:
-    return Tensor.uninitialized(
-        shape, dtype, driver=ctx.driver, ordinal=ctx.device, stream=stream, pool=ctx.pool
-    )
+    return Tensor(new_storage(ctx, shape, dtype), shape, dtype)
 
 
 @final
@@ -78,13 +71,13 @@ class FromHost(DeviceOp[Tensor]):
             return tensor
         # The memory is new, so the copy need not wait for this stream's work.
         staging = staging_of(ctx.driver, ctx.device)
-        tensor = _uninitialized(ctx, array.shape, self._dtype, staging.stream)
+        storage = Storage.allocate(ctx.driver, ctx.device, memory.nbytes, staging.stream, ctx.pool)
         ctx.driver.copy_in(
-            ctx.device, tensor.storage.address, memory.ctypes.data, memory.nbytes, staging.stream
+            ctx.device, storage.address, memory.ctypes.data, memory.nbytes, staging.stream
         )
-        tensor.storage.use(staging.line, write=True)
-        ctx.writes(tensor.storage)
-        return tensor
+        storage.use(staging.line, write=True)
+        ctx.writes(storage)
+        return Tensor(storage, array.shape, self._dtype)
 
 
 @final

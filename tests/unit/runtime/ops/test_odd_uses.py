@@ -132,46 +132,6 @@ def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not() 
     assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
 
 
-def test_a_child_of_a_fork_waits_on_conditions_whose_locks_are_theirs() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WAITED], capture_output=True, text=True, timeout=240, cwd=ROOT
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "still not done\n2.0\n", "")
-
-
-# A future that is waited for.
-WAITED = """
-import os, threading, warnings
-import numpy as np
-from tests.cpu_samples import device, ones
-from tilec_runtime import Device, Tensor, set_default_device, with_context
-
-warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-module, driver = device()
-set_default_device(Device("cpu", driver=driver))
-go = threading.Event()
-future = with_context(lambda ctx: driver._put(ctx.stream, "waits", lambda _: go.wait(60))).future()
-thread = threading.Thread(target=future.result, args=(60,))
-thread.start()
-while not future._condition._waiters:
-    pass
-child = os.fork()
-if not child:
-    try:
-        future.result(0.01)
-    except TimeoutError:
-        os.write(1, b"still not done\\n")
-    x = Tensor.from_foreign(ones(64), driver=driver).share()
-    later = module.ops.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future()
-    told = threading.Event()
-    later.add_done_callback(lambda _: told.set())
-    assert told.wait(60)
-    os.write(1, f"{np.asarray(later.result()[0])[0]}\\n".encode())
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-go.set()
-thread.join()
-"""
 # A thread that has the locks of the process and of the device.
 LOCKED = """
 import os, signal, threading, warnings
