@@ -118,7 +118,7 @@ def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
         function: called when the op runs; returns the result, or an op whose result is this one's.
 
     Raises:
-        CallError: `function` is not a function, or is a coroutine function.
+        CallError: `function` is not a function.
     """
     require_function("with_context", function)
     return WithContext(function)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -279,6 +278,8 @@ class ExecutionContext:
 
 def _log(error: BaseException | None) -> None:
     if error is not None:
+        import logging  # slow to import, and rarely needed
+
         logging.getLogger("tilec_runtime").error(
             "work of an op failed whose wait was interrupted: %s", error, exc_info=error
         )

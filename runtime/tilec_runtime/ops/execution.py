@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, TypeVar
 
 from tilec_runtime.device.lines import RecordedEvent
@@ -92,20 +91,13 @@ def run(op: Op[T], stream: Stream) -> T:
 
 
 def require_function(verb: str, given: Any) -> None:
-    """Check that a step is a function that returns its result directly.
+    """Check that a step is a function.
 
     Raises:
-        CallError: `given` is not a function, or is a coroutine function.
+        CallError: it is not.
     """
     if not callable(given):
         raise CallError(
             f"{verb} takes a function, and this is a {type(given).__qualname__}",
             fix="pass a function of one argument",
-        )
-    if inspect.iscoroutinefunction(given):
-        name = getattr(given, "__qualname__", repr(given))
-        raise CallError(
-            f"{verb} takes a function, and {name} is a coroutine function",
-            cause="it would give a coroutine, which nobody would await",
-            fix="await the op, and then call it",
         )

@@ -193,10 +193,6 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
             lambda: as_op(1).graph_on(Stream("cpu")).update(np.ones(3)),  # type: ignore[arg-type]
             "update takes an op, and this is a ndarray\n  fix: .*api.memcpy",
         ),
-        (
-            lambda: with_context(_later),
-            "with_context takes a function, and _later is a coroutine function",
-        ),
     ],
 )
 def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
@@ -249,10 +245,6 @@ def test_a_device_is_the_same_one_in_copies_and_in_other_processes() -> None:
         TypeError, match="is served by a driver of its own, which can be neither pickled nor copied"
     ):
         pickle.dumps(Device("cpu", driver=device()[1]))
-
-
-async def _later(ctx: Any) -> int:
-    return 1
 
 
 async def _awaited(op: Any) -> Any:

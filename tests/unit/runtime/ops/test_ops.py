@@ -269,10 +269,6 @@ def test_a_capture_refuses_then_unchecked(held: Held) -> None:
     assert as_op(1).sync() == 1
 
 
-async def later(number: int) -> int:
-    return number
-
-
 @pytest.mark.parametrize(
     ("use", "message"),
     [
@@ -290,10 +286,6 @@ async def later(number: int) -> int:
         ),
         (lambda: zip_ops(as_op(1), 2), "zip_ops takes ops, and this is a int"),
         (lambda: as_op(1).map(3), "map takes a function, and this is a int\n  fix: "),
-        (
-            lambda: as_op(1).then(later),
-            r"then takes a function, and later is a coroutine function\n  cause: .* nobody would await",
-        ),
     ],
 )
 def test_wrong_uses_of_ops_are_refused(held: Held, use: Callable[[], Any], message: str) -> None:
