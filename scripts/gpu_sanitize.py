@@ -37,7 +37,6 @@ LEFT_OUT = {
     "test_captures_that_fail_leave_all_streams_usable": "breaks captures on purpose",
     "test_launches_in_a_capture_of_torch": "captures with torch",
     "test_launches_of_tensors_of_tilec_in_a_capture_of_torch": "captures with torch",
-    "test_out_of_memory_says_how_much_and_all_goes_on": "fills the memory",
     "test_readers_do_not_wait_for_each_other": "looks at what runs at once, and under the tools launches take turns",
     "test_the_collector_frees_in_a_capture_of_torch": "captures with torch",
     "test_the_contract[events_of_inside_cannot_be_asked_for]": "breaks captures on purpose",

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.graph_contract import CHECKS, Rig
+from tests.unit.runtime.ops.graph_samples import copy
 from tilec_runtime import (
     DeviceOp,
     ExecutionContext,
@@ -56,15 +57,6 @@ def contents(found: Tensor) -> set[float]:
     found.storage.sync(write=False)
     driver().copy_out(0, back.ctypes.data, found.ptr, found.nbytes, 0)
     return set(back.tolist())
-
-
-def copy(target: Tensor, source: Tensor) -> DeviceOp[None]:
-    def work(ctx: ExecutionContext) -> None:
-        ctx.reads(source.storage)
-        ctx.writes(target.storage)
-        ctx.memcpy_dtod_async(target.ptr, source.ptr, source.nbytes)
-
-    return with_context(work)
 
 
 def add(module: Module, z: Tensor, x: Any, y: Any) -> DeviceOp[Any]:

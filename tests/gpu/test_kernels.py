@@ -8,19 +8,14 @@ import importlib
 import math
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tilec.case.cases import expand_cases
-from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
-from tilec.case.run import run_case
+from tests.gpu.built import failing
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec_runtime import load
-from tilec_runtime.device.driver import driver
 
 pytestmark = [
     pytest.mark.gpu,
@@ -139,12 +134,5 @@ def test_every_case_agrees_with_its_reference(kernels):
     module = load(
         next(Path(importlib.import_module("tilec_kernels").__path__[0]).glob("*.tilec")), 0
     )
-    cases = [
-        case
-        for kernel in manifest.kernels
-        for case in expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)
-    ]
-    device, references = ModuleDevice(module, driver()), References(manifest.root)
-    results = [run_case(case, device, references, clock=time.perf_counter) for case in cases]
-    assert [(r.case.name, str(r.error or r.outputs)) for r in results if r.status != "passed"] == []
-    assert len(results) == 68
+    failures = [failing(kernel.name, manifest, module) for kernel in manifest.kernels]
+    assert failures == [[]] * len(failures)

@@ -19,20 +19,11 @@ import numpy as np
 import pytest
 
 from tilec.bench.clocks import Clocks, uuid_of
-from tilec.bench.timer import KernelTimer
-from tilec.case.device import KernelCall
-from tilec_runtime import Device, load
-from tilec_runtime.device import driver as _driver
-from tilec_runtime.tensors.buffer import DeviceBuffer
+from tilec_runtime import Device
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def module(dist: Path):
-    return load(next((dist / "tilec_examples").glob("*.tilec")), 0)
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +34,6 @@ def kit() -> Path:
             f"there is no kit {path}: prepare tests/samples/tuning first, or set TILEC_GPU_KIT"
         )
     return path
-
-
-def adds(module, count: int) -> KernelTimer:
-    """Launches of vector_add."""
-    driver = _driver.driver()
-
-    def make() -> list[KernelCall]:
-        ones = np.ones(count, np.float32)
-        arguments = {n: DeviceBuffer.from_host(ones, 0, driver=driver) for n in "zxy"}
-        return [KernelCall(launcher=module.vector_add, arguments=arguments, axes={})]
-
-    return KernelTimer(module.device, driver, make, clocks=Clocks(uuid_of(0)))
 
 
 def test_clocks_are_read_or_it_is_said_why_not() -> None:
@@ -70,7 +49,7 @@ def test_clocks_are_read_or_it_is_said_why_not() -> None:
         assert clocks.driver.count(".") >= 1
 
 
-def tune(kit: Path, folder: Path, *more: str) -> dict[str, Any]:
+def tune(kit: Path, record: Path, *more: str, devices: str = "cuda:0") -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
@@ -79,9 +58,9 @@ def tune(kit: Path, folder: Path, *more: str) -> dict[str, Any]:
         "--measure",
         str(kit),
         "--device",
-        "cuda:0",
+        devices,
         "--record",
-        str(folder / "r.json"),
+        str(record),
         "--json",
     ]
     done = subprocess.run(
@@ -100,7 +79,8 @@ def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None
     """
     here = tmp_path / kit.name
     here.write_bytes(kit.read_bytes())
-    kernel = tune(here, tmp_path, "--search", "grid", "--budget", "2m")
+    written = tmp_path / "r.json"
+    kernel = tune(here, written, "--search", "grid", "--budget", "2m")
     assert kernel["device"]["kind"] == "cuda"
     large = next(case for case in kernel["cases"] if case["name"] == "softmax/32m")
     right = [c for c in large["candidates"] if c["status"] == "measured"]
@@ -114,11 +94,11 @@ def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None
         "measured",
         "pruned",
     }
-    record = json.loads((tmp_path / "r.json").read_text())
+    record = json.loads(written.read_text())
     (device,) = record["devices"]
     assert device["target"] == "sm_90"
     assert device["clocks"] or kernel["clocks_missing"]
-    again = tune(here, tmp_path, "--search", "grid", "--resume")
+    again = tune(here, written, "--search", "grid", "--resume")
     assert [case["best"] for case in again["cases"]] == [
         case["best"] for case in kernel["cases"]
     ] or again["cases"][0]["runoff"]
@@ -131,31 +111,10 @@ def test_two_gpus_share_a_tuning_and_find_what_one_finds(kit: Path, tmp_path: Pa
         pytest.skip("there is one GPU here")
     mine = tmp_path / kit.name
     mine.write_bytes(kit.read_bytes())
-    command = [
-        sys.executable,
-        "-m",
-        "tilec",
-        "tune",
-        "--measure",
-        str(mine),
-        "--search",
-        "grid",
-        "--json",
-    ]
-    found = {}
-    for devices in ("cuda:0,cuda:1", "cuda:1"):
-        more = ["--device", devices, "--record", str(tmp_path / f"{len(devices)}.json")]
-        done = subprocess.run(
-            [*command, *more],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=300,
-            cwd=ROOT,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        (found[devices],) = json.loads(done.stdout)["kernels"]
-    both, alone = found["cuda:0,cuda:1"]["cases"], found["cuda:1"]["cases"]
+    both, alone = (
+        tune(mine, tmp_path / f"{devices}.json", "--search", "grid", devices=devices)["cases"]
+        for devices in ("cuda:0,cuda:1", "cuda:1")
+    )
     for case in both:
         shares = Counter(
             candidate["device"]
@@ -168,5 +127,5 @@ def test_two_gpus_share_a_tuning_and_find_what_one_finds(kit: Path, tmp_path: Pa
         assert {c["device"] for c in other["candidates"] if c["status"] == "measured"} == {"cuda:1"}
         assert [c["point"] for c in case["candidates"]] == [c["point"] for c in other["candidates"]]
         assert case["median_us"] == pytest.approx(other["median_us"], rel=0.1)
-    (device,) = json.loads((tmp_path / "13.json").read_text())["devices"]
+    (device,) = json.loads((tmp_path / "cuda:0,cuda:1.json").read_text())["devices"]
     assert len(device["entries"]) == len(both)
