@@ -152,6 +152,7 @@ def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
         )
     return InternalError(
         f"{kernel}: {name} failed in the interpreter: {type(error).__name__}: {error}",
+        cause="tilec has a fault, or the Tile IR does not fit together: tileiras and drivers refuse it then",
         fix="report this with the kernel's Tile IR",
         kernel=kernel,
         location=where,
