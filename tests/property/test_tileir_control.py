@@ -12,7 +12,8 @@ from hypothesis import given
 
 from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import I32, Builder, program
-from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.execute import execute
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import Overflow, Predicate, Signedness, Value
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.program import Program

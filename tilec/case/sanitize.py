@@ -23,7 +23,7 @@ from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun, execute_run
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.cpu.tileir.execute import DEFAULT
+from tilec_runtime.cpu.tileir.frame import DEFAULT
 from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.errors import FaultError, TilecError
 from tilec_runtime.launch.load import load

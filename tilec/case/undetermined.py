@@ -74,9 +74,9 @@ class Fills:
 
     def _reach(self, op: Op, frame: Frame, address: int) -> None:
         launch = frame.launch
-        if (launch.kernel, op.number) not in self.sources:
+        if (launch.options.kernel, op.number) not in self.sources:
             region = launch.memory.nearest(address)
-            self.sources[launch.kernel, op.number] = Source(
+            self.sources[launch.options.kernel, op.number] = Source(
                 op=op, grid=launch.grid, parameter=region.name if region is not None else ""
             )
 

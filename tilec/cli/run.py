@@ -350,7 +350,7 @@ def _cpu_options(
     print_line: Callable[[str], None],
 ) -> CpuOptions:
     from tilec_runtime.cpu.launch import CpuOptions, execute_run
-    from tilec_runtime.cpu.tileir.execute import DEFAULT
+    from tilec_runtime.cpu.tileir.frame import DEFAULT
 
     def trace(run: CpuRun) -> None:
         from tilec.cli.run_show import trace_run

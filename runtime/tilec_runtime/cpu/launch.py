@@ -12,7 +12,8 @@ import numpy as np
 from tilec_runtime.cpu.memory import Allocations
 from tilec_runtime.cpu.queue import Work
 from tilec_runtime.cpu.tileir.blocks import refuse_huge
-from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.execute import execute
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program

@@ -63,8 +63,8 @@ class ViewAccess:
         kind, geometry = self.kind, self.geometry
         if (
             kind.layout.packed
-            or frame.launch.observer is not None
-            or frame.launch.undetermined.blocks is not None
+            or frame.launch.options.observer is not None
+            or frame.launch.options.undetermined.blocks is not None
         ):
             return None
         tile = geometry.tile
@@ -116,8 +116,8 @@ class ViewAccess:
         addresses = (
             advanced(base, firsts + tails) if self.kind.layout.packed else base + firsts + tails
         )
-        if frame.launch.observer is not None:
-            self._tell_lost(frame.launch.observer, frame, tensor, places, addresses, mask)
+        if frame.launch.options.observer is not None:
+            self._tell_lost(frame.launch.options.observer, frame, tensor, places, addresses, mask)
         broken = broken & mask
         shape = np.broadcast_shapes(addresses.shape, broken.shape)
         return Elements(

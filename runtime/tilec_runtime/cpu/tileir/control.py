@@ -201,19 +201,19 @@ def _count(op: Op, frame: Frame) -> None:
     Raises:
         FaultError: the batch exceeds its limit of iterations, or a stop was requested.
     """
-    launch, batch = frame.launch, frame.batch
+    options, batch = frame.launch.options, frame.batch
     batch.passes += 1
-    if batch.passes > launch.steps:
+    if batch.passes > options.steps:
         raise fault(
             op,
             frame,
             0,
-            f"still running after {launch.steps:,} passes of its loops",
+            f"still running after {options.steps:,} passes of its loops",
             cause="a loop whose end never comes, or far more work than the limit allows",
             fix="look at the loop's condition; where the kernel does need more, raise the limit of steps (--steps)",
         )
-    if launch.cancelled is not None and launch.cancelled():
-        raise stopped(launch.kernel, op)
+    if options.cancelled is not None and options.cancelled():
+        raise stopped(options.kernel, op)
 
 
 def finish(code: Code, frame: Frame) -> tuple[Any, ...]:

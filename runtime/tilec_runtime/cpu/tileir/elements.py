@@ -88,7 +88,7 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
     addresses = elements.addresses & ~UPPER if kind.layout.packed else elements.addresses
     mask = elements.mask
     promised = elements.promised
-    if promised is not None and frame.launch.observer is not None:
+    if promised is not None and frame.launch.options.observer is not None:
         mask, promised = _report(elements, addresses, promised, promised=True), None
     if mask is not None:
         if not mask.any():
@@ -109,7 +109,7 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
     for part in parts:
         if kind.writes and not part.region.writable:
             forbidden(frame, kind.op, part.region, part.offsets, part.mask)
-    if frame.launch.observer is not None:
+    if frame.launch.options.observer is not None:
         for part in parts:
             _tell(elements, part, written)
     return parts
@@ -240,7 +240,7 @@ def _report(elements: Elements, addresses: Array, which: Array, *, promised: boo
         shape=shape,
         promised=promised,
     )
-    observer = elements.frame.launch.observer
+    observer = elements.frame.launch.options.observer
     if observer is None or not observer.outside(access):
         outside(access, elements.kind.layout.size)
     return ~which if elements.mask is None else elements.mask & ~which
@@ -249,8 +249,8 @@ def _report(elements: Elements, addresses: Array, which: Array, *, promised: boo
 def _tell(elements: Elements, part: Part, written: Array | None) -> None:
     kind, frame = elements.kind, elements.frame
     shape = (frame.size, *part.offsets.shape[1:])
-    assert frame.launch.observer is not None
-    frame.launch.observer.access(
+    assert frame.launch.options.observer is not None
+    frame.launch.options.observer.access(
         Access(
             op=kind.op,
             frame=frame,
@@ -285,12 +285,12 @@ class Garbage:
 
         `address` is any address of the array.
         """
-        wish = frame.launch.undetermined
+        wish = frame.launch.options.undetermined
         if wish.reached is not None:
             wish.reached(self.op, frame, address)
         zeros = np.zeros((1, *self.shape), self.layout.raw)
         if wish.turn is None or (
-            wish.site is not None and wish.site != (frame.launch.kernel, self.op.number)
+            wish.site is not None and wish.site != (frame.launch.options.kernel, self.op.number)
         ):
             return zeros
         pattern = _pattern(self.layout, self.shape, wish.turn)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.control import Run
 from tilec_runtime.cpu.tileir.faults import fitting, stopped
-from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Grid, Launch, Observer, Undetermined
+from tilec_runtime.cpu.tileir.frame import DEFAULT, Frame, Grid, Launch, Options
 from tilec_runtime.cpu.tileir.ir import Global, Module, Pointer, Scalar, Tile, Value
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program, bind, run_whole
@@ -24,41 +23,6 @@ from tilec_runtime.cpu.tileir.values import Array, elements, layout, storage
 
 # Numbers of blocks that take turns are generated in chunks of this size.
 _CHUNK = 4096
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """Options of the interpreter.
-
-    Attributes:
-        kernel: name in messages; empty for the entry's symbol.
-        order: order of the blocks: "forward", "reverse", or the seed of a random order.
-        batch: most blocks to run at a time; 0 for a choice by the sizes of the tiles.
-        steps: most loop iterations of one batch of blocks.
-        elements: most elements that a launch may compute, as counted by `Footprint`.
-        observer: receives every access and assumption.
-        output: takes the output of `print`.
-        cancelled: returns whether to stop, called from time to time; for launches outside of the
-            main thread.
-        undetermined: source of values that Tile IR leaves undefined.
-    """
-
-    kernel: str = ""
-    order: str | int = "forward"
-    batch: int = 0
-    steps: int = 10_000_000
-    elements: int = 2_000_000_000_000
-    observer: Observer | None = None
-    output: Callable[[str], None] = _print
-    cancelled: Callable[[], bool] | None = None
-    undetermined: Undetermined = GARBAGE
-
-
-DEFAULT = Options()
 
 
 def prepare(module: Module, entry: str = "", variables: tuple[MemoryRegion, ...] = ()) -> Program:
@@ -127,7 +91,6 @@ class Start:
     program: Program
     launch: Launch
     values: tuple[Array, ...]
-    options: Options
 
     def frame(self, blocks: Array, turns: bool = False) -> Frame:
         """Create a frame for some blocks, with the arguments set."""
@@ -143,8 +106,9 @@ class Start:
 
     def check(self) -> None:
         """Raise if a stop was requested."""
-        if self.options.cancelled is not None and self.options.cancelled():
-            raise stopped(self.launch.kernel)
+        options = self.launch.options
+        if options.cancelled is not None and options.cancelled():
+            raise stopped(options.kernel)
 
 
 @contextmanager
@@ -155,7 +119,6 @@ def launched(
 
     The parameters are those of `execute`.
     """
-    kernel = options.kernel or program.name
     if 0 in grid:
         yield None
         return
@@ -166,17 +129,12 @@ def launched(
         for region in variables:
             memory.add(region)
         launch = Launch(
-            kernel=kernel,
+            options=dataclasses.replace(options, kernel=options.kernel or program.name),
             grid=grid,
             memory=memory,
-            observer=options.observer,
-            output=options.output,
             globals={region.name: region.address for region in variables},
-            undetermined=options.undetermined,
-            steps=options.steps,
-            cancelled=options.cancelled,
         )
-        yield Start(program=program, launch=launch, values=values, options=options)
+        yield Start(program=program, launch=launch, values=values)
     finally:
         for region in variables:
             memory.discard(region)

@@ -85,10 +85,10 @@ def _fault(
     fix: str,
 ) -> FaultError:
     return FaultError(
-        f"{frame.launch.kernel}: {op.name} {message}, in block {block}",
+        f"{frame.launch.options.kernel}: {op.name} {message}, in block {block}",
         cause=cause,
         fix=fix,
-        kernel=frame.launch.kernel,
+        kernel=frame.launch.options.kernel,
         location=op.location,
         block=block,
         parameter=name,
@@ -127,7 +127,7 @@ def fault(
     The text is kernel, operation, block, then `message`.
     """
     block = frame.place(row)
-    kernel = frame.launch.kernel
+    kernel = frame.launch.options.kernel
     return FaultError(
         f"{kernel}: {op.name} in block {block}: {message}",
         cause=cause,
@@ -140,7 +140,7 @@ def fault(
 
 def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
     """Return the error for an unexpected failure of an operation."""
-    kernel, name = frame.launch.kernel, op.name if op else "an operation"
+    kernel, name = frame.launch.options.kernel, op.name if op else "an operation"
     where = op.location if op else None
     if isinstance(error, MemoryError):
         return FaultError(

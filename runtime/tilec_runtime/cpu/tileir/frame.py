@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -144,31 +145,56 @@ class Observer(Protocol):
         """
 
 
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """Options of the interpreter.
+
+    Attributes:
+        kernel: name in messages; empty for the entry's symbol.
+        order: order of the blocks: "forward", "reverse", or the seed of a random order.
+        batch: most blocks to run at a time; 0 for a choice by the sizes of the tiles.
+        steps: most loop iterations of one batch of blocks.
+        elements: most elements that a launch may compute, as counted by `Footprint`.
+        observer: receives every access and assumption; None for none, which is faster.
+        output: takes the output of `print`.
+        cancelled: returns whether to stop, called from time to time; for launches outside of the
+            main thread.
+        undetermined: source of values that Tile IR leaves undefined.
+    """
+
+    kernel: str = ""
+    order: str | int = "forward"
+    batch: int = 0
+    steps: int = 10_000_000
+    elements: int = 2_000_000_000_000
+    observer: Observer | None = None
+    output: Callable[[str], None] = _print
+    cancelled: Callable[[], bool] | None = None
+    undetermined: Undetermined = GARBAGE
+
+
+DEFAULT = Options()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Launch:
     """The state shared by all blocks of a launch.
 
     Attributes:
-        kernel: name in messages: a variant's id, or the entry's symbol.
+        options: options of the interpreter, with the kernel's name.
         grid: blocks along x, y and z.
         memory: memory that the kernel may access.
-        observer: receives every access and assumption; None for none, which is faster.
-        output: takes the output of `print`.
         globals: address of each variable of the module.
-        undetermined: source of values that Tile IR leaves undefined.
-        steps: most loop iterations of one batch of blocks.
-        cancelled: returns whether to stop, called in each loop iteration.
     """
 
-    kernel: str
+    options: Options
     grid: Grid
     memory: Memory
-    observer: Observer | None
-    output: Callable[[str], None]
     globals: Mapping[str, int]
-    undetermined: Undetermined = GARBAGE
-    steps: int = 10_000_000
-    cancelled: Callable[[], bool] | None = None
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -268,7 +294,7 @@ class Frame:
                 text for _, text in sorted(self.batch.printed, key=lambda piece: order[piece[0]])
             ]
             self.batch.printed.clear()
-            self.launch.output("".join(texts))
+            self.launch.options.output("".join(texts))
 
 
 def coordinates(grid: Grid, block: Any) -> tuple[Any, Any, Any]:

@@ -180,7 +180,7 @@ def watched(op: Op, step: Step) -> Step:
 
     def run(frame: Frame) -> None:
         step(frame)
-        observer = frame.launch.observer
+        observer = frame.launch.options.observer
         if observer is None:
             return
         tiles = [frame.get(source) for source in sources]

@@ -183,7 +183,7 @@ def _forgetting(indices: tuple[int, ...]) -> Step:
     """Return a step that frees values, unless an observer may read them."""
 
     def step(frame: Frame) -> None:
-        if frame.launch.observer is None:
+        if frame.launch.options.observer is None:
             frame.forget(indices)
 
     return step

@@ -38,7 +38,7 @@ def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         if held.all():
             return
         failed = ~whole(_rows(held, np.all), frame.size)
-        observer = frame.launch.observer
+        observer = frame.launch.options.observer
         if observer is not None and observer.asserted(op, frame, failed):
             return
         row = int(np.flatnonzero(failed)[0])
@@ -60,7 +60,7 @@ def _assume(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     def step(frame: Frame) -> None:
         held = frame.get(source)
         frame.set(result, held)
-        observer = frame.launch.observer
+        observer = frame.launch.options.observer
         if observer is not None:
             broken = check(held)
             if broken.any():

@@ -31,7 +31,7 @@ def observed(op: Op, step: Step) -> Step:
 
     def run(frame: Frame) -> None:
         step(frame)
-        observer = frame.launch.observer
+        observer = frame.launch.options.observer
         if observer is not None:
             observer.computed(op, frame)
 

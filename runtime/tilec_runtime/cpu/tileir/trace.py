@@ -19,8 +19,8 @@ from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.check.provenance import Provenance, points
 from tilec_runtime.cpu.tileir.control import Moment, Pause
 from tilec_runtime.cpu.tileir.elements import UPPER
-from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
-from tilec_runtime.cpu.tileir.frame import Grid
+from tilec_runtime.cpu.tileir.execute import Start, launched
+from tilec_runtime.cpu.tileir.frame import DEFAULT, Grid, Options
 from tilec_runtime.cpu.tileir.ir import (
     Function,
     Op,

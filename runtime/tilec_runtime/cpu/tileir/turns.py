@@ -69,7 +69,7 @@ def take_turns(
             flight.append(_BlockRun(frame=frame, run=run))
         if not flight:
             return
-        kernel = flight[0].frame.launch.kernel
+        kernel = flight[0].frame.launch.options.kernel
         if cancelled is not None and cancelled():
             raise stopped(kernel)
         turns = flight[::-1] if order == "reverse" else list(flight)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Launch, Observer, Undetermined
+from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Launch, Observer, Options, Undetermined
 from tilec_runtime.cpu.tileir.ir import (
     AtomicMode,
     Block,
@@ -241,13 +241,12 @@ def launch(
     undetermined: Undetermined = GARBAGE,
 ) -> Launch:
     return Launch(
-        kernel="kernel",
+        options=Options(
+            kernel="kernel", observer=observer, output=output, undetermined=undetermined
+        ),
         grid=grid or (blocks, 1, 1),
         memory=memory or Memory(),
-        observer=observer,
-        output=output,
         globals=addresses or {},
-        undetermined=undetermined,
     )
 
 

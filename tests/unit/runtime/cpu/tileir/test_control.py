@@ -12,7 +12,8 @@ from hypothesis import given
 
 from tests.unit.runtime.cpu.tileir.build import I32, I64, TOKEN, Builder, program, region_of, tile
 from tilec_runtime.cpu.tileir.blocks import batches
-from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.execute import execute
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     MemoryOrder,
     MemoryScope,

@@ -22,7 +22,8 @@ from tests.unit.runtime.cpu.tileir.build import (
     tile,
 )
 from tilec_runtime.cpu.tileir import program as programs
-from tilec_runtime.cpu.tileir.execute import Options, execute, memory_of_variables, prepare
+from tilec_runtime.cpu.tileir.execute import execute, memory_of_variables, prepare
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     Global,
     Pointer,

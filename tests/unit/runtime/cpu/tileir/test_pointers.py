@@ -23,8 +23,8 @@ from tests.unit.runtime.cpu.tileir.build import (
 )
 from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.execute import Options, execute
-from tilec_runtime.cpu.tileir.frame import AccessKind
+from tilec_runtime.cpu.tileir.execute import execute
+from tilec_runtime.cpu.tileir.frame import AccessKind, Options
 from tilec_runtime.cpu.tileir.ir import (
     AtomicMode,
     Global,

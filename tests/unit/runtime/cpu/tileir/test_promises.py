@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.runtime.cpu.tileir.build import I32, Builder, module, run_op, tile
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
+from tilec_runtime.cpu.tileir.execute import execute, prepare
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     Bounded,
     DivBy,

@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import Golden
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, region_of, tile
 from tilec_runtime.cpu.tileir import trace as tileir
-from tilec_runtime.cpu.tileir.execute import Options, prepare
+from tilec_runtime.cpu.tileir.execute import prepare
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     Op,
     Overflow,

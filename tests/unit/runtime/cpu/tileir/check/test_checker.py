@@ -14,7 +14,7 @@ from tests.unit.runtime.cpu.tileir.build import region_of
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import FindingKind
 from tilec_runtime.cpu.tileir.check.shadow import SyncLog
-from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch, Options
 from tilec_runtime.cpu.tileir.ir import (
     Block,
     Function,
@@ -59,11 +59,9 @@ class Scene:
         )
         self.checker = Checker(function, self.memory, uninitialized=uninitialized)
         self.launch = Launch(
-            kernel="k",
+            options=Options(kernel="k", observer=self.checker),
             grid=(64, 1, 1),
             memory=self.memory,
-            observer=self.checker,
-            output=print,
             globals={},
         )
 

@@ -13,7 +13,8 @@ from tests.unit.runtime.cpu.tileir.build import I32, I64, Builder, module, progr
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.check.provenance import Provenance
-from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.execute import execute
+from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     Overflow,
     Pointer,
