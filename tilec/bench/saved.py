@@ -109,10 +109,6 @@ def _load(path: Path, shown: str) -> object:
             f"nothing was saved as {shown}{did_you_mean(path.stem, others) or there}",
             fix=f"measure first: `tilec bench --save {name}`",
         ) from error
-    except OSError as error:
-        raise UsageError(
-            f"{shown} cannot be read: {error.strerror or error}", fix="name a file that can be read"
-        ) from error
     except (ValueError, RecursionError) as error:
         line = str(error).partition("\n")[0]
         raise UsageError(f"{shown} holds no saved measurements: {line}", fix=_OTHER) from error

@@ -13,7 +13,7 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.complete import raw_manifest
 from tilec.cli.tables import plural
 from tilec.model.inside import contained
-from tilec_runtime.errors import LinkError, OutputError
+from tilec_runtime.errors import LinkError
 
 STATE = ".tilec"
 Kept = list[tuple[Path, str]]  # files that stay, with the reason
@@ -108,23 +108,18 @@ def _remove(root: Path, files: list[Path], state: Path | None) -> None:
     """Remove files, folders that become empty, and the .tilec directory.
 
     Raises:
-        OutputError: a file or folder cannot be removed.
+        OSError: a file or folder cannot be removed.
     """
-    try:
-        for path in files:
-            path.unlink(missing_ok=True)
-            if path.suffix == ".py" and not (path.parent / "__pycache__").is_symlink():
-                for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-                    compiled.unlink()
-        for path in files:
-            for folder in (path.parent / "__pycache__", *path.parents):
-                if root not in folder.parents:
-                    break
-                with contextlib.suppress(OSError):
-                    folder.rmdir()  # fails if not empty
-        if state is not None:
-            shutil.rmtree(state)  # does not follow links
-    except OSError as exc:
-        raise OutputError(
-            f"cannot remove {exc.filename}: {exc.strerror}", fix="check the directory's permissions"
-        ) from exc
+    for path in files:
+        path.unlink(missing_ok=True)
+        if path.suffix == ".py" and not (path.parent / "__pycache__").is_symlink():
+            for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+                compiled.unlink()
+    for path in files:
+        for folder in (path.parent / "__pycache__", *path.parents):
+            if root not in folder.parents:
+                break
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # fails if not empty
+    if state is not None:
+        shutil.rmtree(state)  # does not follow links

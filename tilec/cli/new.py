@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import keyword
 import re
@@ -15,7 +14,7 @@ import click
 import tilec
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
-from tilec_runtime.errors import OutputError, TilecError, UsageError
+from tilec_runtime.errors import TilecError, UsageError
 
 # Folders of templates/new in addition to `common`, by kind.
 KINDS = {
@@ -168,24 +167,17 @@ def write(target: Path, files: dict[str, bytes]) -> None:
 
     Raises:
         UsageError: the target exists.
-        OutputError: the directory cannot be written.
+        OSError: the directory cannot be written.
     """
-    there = UsageError(f"{target} exists already", fix="choose another name, or move what is there")
     empty = target.is_dir() and not any(target.iterdir())
     if target.is_symlink() or (target.exists() and not empty):
-        raise there
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
-            draft = Path(folder) / target.name
-            for name, data in files.items():
-                path = draft / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
-            draft.rename(target)
-    except OSError as exc:
-        if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise there from exc
-        raise OutputError(
-            f"cannot create {target}: {exc.strerror}",
-            fix="check the directory's permissions and its free space",
-        ) from exc
+        raise UsageError(
+            f"{target} exists already", fix="choose another name, or move what is there"
+        )
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        for name, data in files.items():
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        draft.rename(target)

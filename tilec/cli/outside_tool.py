@@ -26,7 +26,7 @@ from tilec.cli.cases import (
 )
 from tilec.cli.complete import completes, devices_of, names_of
 from tilec.cli.devices import find_gpu
-from tilec_runtime.errors import MissingError, OutputError, ToolchainError, UsageError
+from tilec_runtime.errors import MissingError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
@@ -173,21 +173,10 @@ def run_tool(app: App, command: Sequence[str]) -> int:
 
 
 def report_path(app: App, kind: str, case: str, suffix: str) -> Path:
-    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`.
-
-    The folder is created.
-
-    Raises:
-        OutputError: the folder cannot be created.
-    """
+    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`; the folder is created."""
     from tilec.compile.state import WorkDir
 
     folder = WorkDir(app.manifest_path().parent).file(kind)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise OutputError(
-            f"cannot create {app.show(folder)}: {exc.strerror}", fix="make the directory writable"
-        ) from exc
+    folder.mkdir(parents=True, exist_ok=True)
     letters = (letter if letter.isalnum() or letter in "-_" else "." for letter in case)
     return folder / f"{''.join(letters).strip('.')}{suffix}"

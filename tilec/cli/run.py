@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,9 @@ from tilec.cli.cases import (
 )
 from tilec.cli.complete import completes, devices_of, names_of
 from tilec.cli.devices import find_device
+from tilec.cli.files import require_writable
 from tilec.cli.look import open_source, sourced, target_of
-from tilec_runtime.errors import MissingError, OutputError, UsageError
+from tilec_runtime.errors import MissingError, UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def _run(
 
     manifest = project.manifest if project else None
     if given.save:
-        _check_writable(app, given.save)
+        require_writable(app.path(given.save) / "output.npy")
     lines: list[str] = []
     print_line = (lambda line: lines.append(click.unstyle(line))) if app.json else app.say
     root = Path(manifest.root) if manifest else app.base
@@ -400,19 +400,3 @@ def _trace(device: ModuleDevice | None, opened: Opened, case: BoundCase) -> None
     if device is None or reason:
         raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
     device.launch(case, arguments_on(case, device, make_inputs(small_case(case))))
-
-
-def _check_writable(app: App, save: str) -> None:
-    """Refuse a directory that cannot be written, before building.
-
-    Raises:
-        OutputError: the directory cannot be written.
-    """
-    folder = app.path(save)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        message = f"--output-dir {save}: cannot write {app.show(folder)}: {error.strerror}"
-        raise OutputError(message, fix="choose another directory") from error

@@ -16,6 +16,7 @@ from tilec.cli import progress
 from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.cases import require_kernel
+from tilec.cli.files import require_writable
 from tilec.cli.style import style
 from tilec.cli.tables import plural
 from tilec.cli.tune_show import Display, print_prepared, print_record, result_json
@@ -310,8 +311,8 @@ def folder_of(project: Project, name: str) -> Path:
 
 
 def _require_own(app: App, path: Path, kernel: str) -> None:
-    """Refuse to replace another kernel's record, before measuring for hours."""
-    old = read_old(path, app.show(path))
+    """Refuse a record of another kernel, or one that cannot be written, before measuring."""
+    old = read_old(require_writable(path), app.show(path))
     if old is not None and old.kernel != kernel:
         message = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be replaced"
         raise UsageError(

@@ -183,8 +183,8 @@ def _report(app: App, given: Given, findings: Sequence[Finding], *, built: bool)
     app.say(f"\n{word} {name}: {plural(len(findings), 'difference')}{why}")
     if built and not {"tool", "source", "option"} & {one.kind for one in findings}:
         app.say(
-            "  tools and sources are equal: an option of the manifest differs (a provenance beside the "
-            "file would name it), or the output of a compiler varies"
+            "  tools and sources are equal: an option of the manifest differs (a provenance beside "
+            "the file would name it), the file was changed, or the output of a compiler varies"
         )
 
 

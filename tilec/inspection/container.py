@@ -83,24 +83,15 @@ def describe(container: Container) -> Report:
 
 def _from_file(path: Path, kind: str, bundle: Path) -> Container:
     opened = Bundle.open(bundle)
-    try:
-        size = bundle.stat().st_size
-    except OSError as exc:
-        raise BundleError(f"{bundle}: cannot be read: {exc.strerror}") from exc
-    return Container(path=str(path), kind=kind, size=size, bundle=opened)
+    return Container(path=str(path), kind=kind, size=bundle.stat().st_size, bundle=opened)
 
 
 def _from_directory(path: Path) -> Container:
-    try:
-        bundles = sorted(
-            entry
-            for entry in path.iterdir()
-            if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file()
-        )
-    except OSError as exc:
-        raise BundleError(
-            f"{path}: cannot be read: {exc.strerror}", fix="check the directory's permissions"
-        ) from exc
+    bundles = sorted(
+        entry
+        for entry in path.iterdir()
+        if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file()
+    )
     module = path / "__init__.py"
     text = module.read_bytes() if module.is_file() else b""
     if len(bundles) > 1:
@@ -163,12 +154,10 @@ def _copy(path: Path, file: BinaryIO) -> int:
     """
     try:
         return _extract(path, file)
-    except UNREADABLE as exc:
+    except (*UNREADABLE, OSError) as exc:
         raise BundleError(
             f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again"
         ) from exc
-    except OSError as exc:
-        raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
 
 
 def _extract(path: Path, file: BinaryIO) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilec.model.codec import decode, encode
 from tilec.tune.trial import Trial
-from tilec_runtime.errors import OutputError, UsageError
+from tilec_runtime.errors import UsageError
 
 VERSION = 5
 
@@ -84,33 +84,27 @@ class TrialLog:
         """Open the log for writing: append, or start anew and rename an old log to `.old`.
 
         Raises:
-            OutputError: it cannot be written.
+            OSError: it cannot be written.
             UsageError: another tuning is writing it.
         """
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._take()
-            if keep:
-                data = self.path.read_bytes()
-                os.truncate(self.path, data.rfind(b"\n") + 1)  # drop an incomplete line
-            elif self.path.exists():
-                self.path.replace(self.path.with_suffix(".old"))
-            self._file = self.path.open("ab")
-            if not keep:
-                self._append(encode(header))
-        except OSError as error:
-            raise self._unwritable(error) from error
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._take()
+        if keep:
+            data = self.path.read_bytes()
+            os.truncate(self.path, data.rfind(b"\n") + 1)  # drop an incomplete line
+        elif self.path.exists():
+            self.path.replace(self.path.with_suffix(".old"))
+        self._file = self.path.open("ab")
+        if not keep:
+            self._append(encode(header))
 
     def add(self, trial: Trial) -> None:
         """Append a trial.
 
         Raises:
-            OutputError: it cannot be written.
+            OSError: it cannot be written.
         """
-        try:
-            self._append(encode(trial))
-        except OSError as error:
-            raise self._unwritable(error) from error
+        self._append(encode(trial))
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
@@ -133,12 +127,6 @@ class TrialLog:
     def _append(self, row: dict[str, Any]) -> None:
         self._file.write(json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n")
         self._file.flush()
-
-    def _unwritable(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"cannot write the log {self.path}: {error.strerror or error}",
-            fix="make room, or make the directory writable",
-        )
 
 
 _ANEW = "leave --resume out: tuning then starts again, and this log is renamed to .old"

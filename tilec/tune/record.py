@@ -158,17 +158,12 @@ def read_old(path: Path, shown: str) -> TuningRecord | None:
 
     Raises:
         ManifestError: it is damaged.
-        UsageError: it cannot be read.
+        OSError: it cannot be read.
     """
     try:
         return read_record(path.read_bytes(), shown)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise UsageError(
-            f"{shown}: the tuning file cannot be read: {error.strerror}",
-            fix="name another one with --record",
-        ) from error
     except ManifestError as error:
         fix = "restore it, or remove it, so that a new one is written"
         raise ManifestError(error.problems, fix=fix) from error

@@ -7,24 +7,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec_runtime.errors import OutputError
-
 
 @contextlib.contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
     """Make a folder in `folder`, and remove it at the end.
 
     Raises:
-        OutputError: it cannot be made.
+        OSError: it cannot be made.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        own = tempfile.TemporaryDirectory(prefix="work-", dir=folder, ignore_cleanup_errors=True)
-    except OSError as error:
-        message = f"cannot make a folder in {folder} to work in: {error.strerror or error}"
-        raise OutputError(message, fix="make room, or make the directory writable") from error
-    try:
-        with own as path:
+        with tempfile.TemporaryDirectory(
+            prefix="work-", dir=folder, ignore_cleanup_errors=True
+        ) as path:
             yield Path(path)
     finally:
         with contextlib.suppress(OSError):

@@ -153,7 +153,7 @@ class Session:
 
         Raises:
             MissingError: a device is lost.
-            OutputError: the log cannot be written.
+            OSError: the log cannot be written.
         """
         end = self._clock() + self._options.budget
         results: list[CaseResult] = []

@@ -243,8 +243,10 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     (tmp_path / "file").write_text("")
     done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--output-dir", "file/below")
     assert (done.code, done.out) == (1, "")
-    assert "error: --output-dir file/below: cannot write " in done.err
-    assert "  fix: choose another directory\n" in done.err
+    assert done.err.startswith(
+        f"error: cannot write {tmp_path}/file/below/output.npy: Not a directory\n"
+    )
+    assert "  fix: choose another output directory" in done.err
 
 
 def test_arguments_without_a_project(tilec: Cli, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 import tilec
 from tilec.cli import new
-from tilec_runtime.errors import OutputError
 
 FILES = {
     "tile": ["kernels.py"],
@@ -120,6 +119,6 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
         "write_bytes",
         lambda self, data: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
-    with pytest.raises(OutputError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space left on device"):
         new.write(tmp_path / "acme", {"a": b"a"})
     assert list(tmp_path.iterdir()) == []
