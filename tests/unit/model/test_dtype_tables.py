@@ -10,7 +10,6 @@ from tilec.case.compare import _DEFAULTS
 from tilec.case.files import _SAFETENSORS
 from tilec.frontends.simt.entry import NAMES as SIMT_NAMES
 from tilec.frontends.tools.cpp.diagnostics import _HEADERS
-from tilec.frontends.tools.cpp.symbol import _TYPE_HEADERS
 from tilec.frontends.tools.tile_bytecode import dtype_of
 from tilec.frontends.triton.api import NAMES as TRITON_NAMES
 from tilec.model.cpp import _NAMES as CPP_NAMES
@@ -41,7 +40,6 @@ F4 = {"f4e2m1"}
         pytest.param(CPP_NAMES.values(), set(DTYPES), set(), id="tilec/model/cpp.py"),
         pytest.param(TRITON_NAMES, set(DTYPES), F4 | {"f8e8m0"}, id="frontends/triton/api.py"),
         pytest.param(SIMT_NAMES, set(DTYPES), F4 | F8, id="frontends/simt/entry.py"),
-        pytest.param(_TYPE_HEADERS, DECLARED, set(), id="tools/cpp/symbol.py _TYPE_HEADERS"),
         pytest.param(_HEADERS, DECLARED, set(), id="tools/cpp/diagnostics.py _HEADERS"),
         pytest.param(_NANS, FLOATS, {"f8e8m0"}, id="kernels/elements.py _NANS"),
         pytest.param(_DEFAULTS, FLOATS, F4, id="case/compare.py _DEFAULTS"),
