@@ -6,9 +6,10 @@ Reading is strict, and errors give the JSON path.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from tilec_runtime.bundle import limits
@@ -103,14 +104,7 @@ def sequence(item: Codec, *, most: int = MAX_ITEMS) -> Codec:
             raise Misfit(f"must be an array, is {shown(value)}")
         if len(value) > most:
             raise Misfit(f"has {len(value)} items, more than {most}")
-        out = []
-        try:
-            for entry in value:
-                out.append(reader(entry))  # noqa: PERF401 - its length is the index in the error
-        except Misfit as misfit:
-            misfit.path.append(f"[{len(out)}]")
-            raise
-        return tuple(out)
+        return _read_items(itertools.repeat(reader), value)
 
     def write(value: Any) -> Any:
         return [writer(entry) for entry in value]
@@ -126,19 +120,23 @@ def row(*columns: Codec) -> Codec:
     def read(value: Any) -> Any:
         if type(value) is not list or len(value) != len(readers):
             raise Misfit(f"must be an array of {len(readers)} items, is {shown(value)}")
-        out = []
-        try:
-            for reader, entry in zip(readers, value, strict=True):
-                out.append(reader(entry))
-        except Misfit as misfit:
-            misfit.path.append(f"[{len(out)}]")
-            raise
-        return tuple(out)
+        return _read_items(readers, value)
 
     def write(value: Any) -> Any:
         return [writer(entry) for writer, entry in zip(writers, value, strict=True)]
 
     return Codec(write, read)
+
+
+def _read_items(readers: Iterable[Callable[[Any], Any]], value: list[Any]) -> tuple[Any, ...]:
+    items: list[Any] = []
+    try:
+        for entry, reader in zip(value, readers, strict=False):
+            items.append(reader(entry))
+    except Misfit as misfit:
+        misfit.path.append(f"[{len(items)}]")
+        raise
+    return tuple(items)
 
 
 def optional(codec: Codec) -> Codec:

@@ -97,7 +97,7 @@ _ABI = sequence(
     most=limits.SLOTS,
 )
 _VARIANT = record(
-    dict,  # of fields: a variant refers to its ABI by its index in the kernel's table
+    dict,  # of fields: a variant refers to its ABI by its index in `abis` of the kernel
     id=_LINE,
     axes=_POINT,
     assume=sequence(
@@ -184,7 +184,7 @@ _LISTS = sequence(
     most=limits.PARAMS,
 )
 _FIELDS = record(
-    dict,  # of fields, without `abis`
+    dict,  # of fields
     name=identifier,
     language=line(100),
     location=_LOCATION,
@@ -230,41 +230,31 @@ _FIELDS = record(
     rules=sequence(record(DispatchRule, when=_EXPRESSION, take=_POINT), most=limits.RULES),
     op=optional(_OP),
     lists=_LISTS,
+    abis=sequence(_ABI, most=limits.IMAGES),
 )
-_ABIS = sequence(_ABI, most=limits.IMAGES)
 
 
 def _write_kernel(kernel: KernelInfo) -> Any:
     """Encode a kernel, with one table of ABIs: thousands of variants share a few."""
     plain = _FIELDS.write(kernel)
-    indices: dict[tuple[AbiSlot, ...], int] = {}
+    indices = {abi: index for index, abi in enumerate(kernel.abis)}
     for variant in plain["variants"]:
-        variant["abi"] = indices.setdefault(variant["abi"], len(indices))
-    return {**plain, "abis": [_ABI.write(abi) for abi in indices]}
+        variant["abi"] = indices[variant["abi"]]
+    return plain
 
 
 def _read_kernel(value: Any) -> Any:
-    if type(value) is not dict or "abis" not in value:
-        raise Misfit("must be an object with a key 'abis'")
-    rest = dict(value)
-    try:
-        abis = _ABIS.read(rest.pop("abis"))
-    except Misfit as misfit:
-        misfit.path.append(".abis")
-        raise
-    fields = _FIELDS.read(rest)
-    variants, used = [], 0
-    for variant in fields["variants"]:
-        index = variant["abi"]
-        if index >= len(abis):
-            raise Misfit(f"variant {variant['id']!r} names ABI {index} of {len(abis)}")
-        used = max(used, index + 1) if index <= used else len(abis) + 1
-        variants.append(VariantInfo(**{**variant, "abi": abis[index]}))
-    if used != len(abis) or len(set(abis)) != len(abis):
+    fields = _FIELDS.read(value)
+    abis = fields.pop("abis")
+    indices = dict.fromkeys(variant["abi"] for variant in fields["variants"])
+    if list(indices) != list(range(len(abis))) or len(set(abis)) != len(abis):
         raise Misfit(
             "has ABIs that no variant names, that repeat, or that are not in the order of their first use"
         )
-    return KernelInfo(**{**fields, "variants": tuple(variants)})
+    fields["variants"] = tuple(
+        VariantInfo(**{**variant, "abi": abis[variant["abi"]]}) for variant in fields["variants"]
+    )
+    return KernelInfo(**fields)
 
 
 KERNEL = Codec(_write_kernel, _read_kernel)

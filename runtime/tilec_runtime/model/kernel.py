@@ -133,6 +133,11 @@ class KernelInfo:
     lists: tuple[ListParam, ...] = ()
 
     @property
+    def abis(self) -> tuple[tuple[AbiSlot, ...], ...]:
+        """The different ABIs of its variants, in the order of their first use."""
+        return tuple(dict.fromkeys(variant.abi for variant in self.variants))
+
+    @property
     def call_params(self) -> tuple[Param, ...]:
         """Parameters of calls in order, one per list of arrays.
 

@@ -218,9 +218,13 @@ IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
             "q",
             "kernels.add.variants[0].assume: no tensor 'q'",
         ),
-        (("kernels", "add", "variants", 0, "abi"), 1, "variant 'add-f16-B64' names ABI 1 of 1"),
+        (
+            ("kernels", "add", "variants", 0, "abi"),
+            1,
+            "kernels.add: has ABIs that no variant names",
+        ),
         (("kernels", "add", "variants", 0, "abi"), -1, "variants[0].abi: must be between"),
-        (("kernels", "add", "abis"), ..., "kernels.add: must be an object with a key 'abis'"),
+        (("kernels", "add", "abis"), ..., "kernels.add: key 'abis' is missing"),
         (
             ("kernels", "add", "abis", 0, 0, "type"),
             "f12",
