@@ -11,8 +11,10 @@ from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntr
 from tilec_runtime.bundle.codec import (
     Codec,
     Misfit,
+    digest,
     enumeration,
     integer,
+    is_digest,
     literal,
     optional,
     parsed,
@@ -140,7 +142,6 @@ _TIME = Codec(lambda value: round(value, 4), _read_time)
 _INTERVAL = row(_TIME, _TIME)
 _RANGE = row(_SIZE, _SIZE)
 _POINT = _mapping(literal, "axes")
-_DIGEST = text(pattern=r"[0-9a-f]{64}", what="a SHA-256 in hex")
 _CANDIDATE = record(
     Candidate,
     point=_POINT,
@@ -157,7 +158,7 @@ _ENTRY = record(
     at=sequence(_SIZE, most=64),
     point=_POINT,
     variant=text(most=10_000),
-    code=text(pattern=r"([0-9a-f]{64})?", what="a SHA-256 in hex"),
+    code=text(check=lambda value: not value or is_digest(value), what="a SHA-256 in hex"),
     hints=_mapping(integer(), "compiler hints"),
     median_us=_TIME,
     interval_us=_INTERVAL,
@@ -177,8 +178,8 @@ _DEVICE = record(
 _RECORD = record(
     TuningRecord,
     kernel=text(most=500),
-    kernel_digest=_DIGEST,
-    space_digest=_DIGEST,
+    kernel_digest=digest,
+    space_digest=digest,
     toolchain=sequence(
         record(ToolInfo, name=text(), version=text(), digest=text(most=200)), most=1000
     ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -147,9 +146,21 @@ def optional(codec: Codec) -> Codec:
     )
 
 
-def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec:
-    """Encode a string of at most `most` characters; `what` is the pattern in words."""
-    return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
+def text(
+    *, check: Callable[[str], object] | None = None, what: str = "a string", most: int = limits.TEXT
+) -> Codec:
+    """Encode a string of at most `most` characters; `what` says what `check` accepts."""
+
+    def read(value: Any) -> Any:
+        if type(value) is not str:
+            raise Misfit(f"must be {what}, is {shown(value)}")
+        if len(value) > most:
+            raise Misfit(f"has {len(value)} characters, more than {most}")
+        if check is not None and not check(value):
+            raise Misfit(f"must be {what}, is {shown(value)}")
+        return value
+
+    return Codec(_same, read)
 
 
 def word(marks: str, what: str) -> Codec:
@@ -158,12 +169,12 @@ def word(marks: str, what: str) -> Codec:
     It uses no regular expression; see the comment before `is_digest`.
     """
     marked = str.maketrans(dict.fromkeys(marks, "a"))
-    return _text(
-        lambda value: (
+    return text(
+        check=lambda value: (
             value.isascii() and value == value.strip(marks) and value.translate(marked).isalnum()
         ),
-        what,
-        200,
+        what=what,
+        most=200,
     )
 
 
@@ -172,21 +183,7 @@ def line(most: int = limits.LINE) -> Codec:
 
     Such a string cannot forge additional lines of a report.
     """
-    return _text(is_one_line, "one line without control characters", most)
-
-
-def _text(check: Callable[[str], object] | None, what: str, most: int = limits.TEXT) -> Codec:
-
-    def read(value: Any) -> Any:
-        if type(value) is not str:
-            raise Misfit(f"must be {what or 'a string'}, is {shown(value)}")
-        if len(value) > most:
-            raise Misfit(f"has {len(value)} characters, more than {most}")
-        if check is not None and not check(value):
-            raise Misfit(f"must be {what}, is {shown(value)}")
-        return value
-
-    return Codec(_same, read)
+    return text(check=is_one_line, what="one line without control characters", most=most)
 
 
 def integer(low: int = -limits.INT, high: int = limits.INT) -> Codec:
@@ -285,8 +282,10 @@ def _read_literal(value: Any) -> Any:
     return value
 
 
-module_name = _text(lambda value: all(map(is_name, value.split("."))), "a module name", 500)
-digest = _text(is_digest, "a SHA-256 in hex")
-identifier = _text(is_name, "an identifier", 500)
+module_name = text(
+    check=lambda value: all(map(is_name, value.split("."))), what="a module name", most=500
+)
+digest = text(check=is_digest, what="a SHA-256 in hex")
+identifier = text(check=is_name, what="an identifier", most=500)
 flag = Codec(_same, _read_flag)
 literal = Codec(_write_literal, _read_literal)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import Any
 
 from tilec_runtime.bundle import limits
@@ -54,7 +56,9 @@ _LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
 _POINT = sequence(row(identifier, literal), most=limits.AXES)
 # Linker options that a bundle may set; they affect the generated code alone.
 _OPTION = text(
-    pattern=r"-O0|-(ftz|prec-div|prec-sqrt|fma)=[01]|-maxrregcount=[0-9]{1,3}",
+    check=functools.partial(
+        re.fullmatch, r"-O0|-(ftz|prec-div|prec-sqrt|fma)=[01]|-maxrregcount=[0-9]{1,3}"
+    ),
     what="an option of a link",
     most=30,
 )
