@@ -15,6 +15,7 @@ from tilec_runtime.bundle import limits
 from tilec_runtime.foreign import is_one_line
 from tilec_runtime.values import value_class
 
+Convert = Callable[[Any], Any]
 MAX_ITEMS = 1 << 20  # the limit of arrays without a smaller one
 
 
@@ -43,8 +44,8 @@ def unfit(where: str, fault: str) -> NoReturn:
 class Codec:
     """The conversion of a type to and from plain JSON; `read` raises Misfit."""
 
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
+    write: Convert
+    read: Convert
 
 
 def _same(value: Any) -> Any:
@@ -127,7 +128,7 @@ def row(*columns: Codec) -> Codec:
     return Codec(write, read)
 
 
-def _read_items(readers: Iterable[Callable[[Any], Any]], value: list[Any]) -> tuple[Any, ...]:
+def _read_items(readers: Iterable[Convert], value: list[Any]) -> tuple[Any, ...]:
     items: list[Any] = []
     try:
         for entry, reader in zip(value, readers, strict=False):
