@@ -123,7 +123,7 @@ def test_a_build_names_the_outputs_of_an_earlier_name(cli: Cli, tmp_path: Path) 
     done = cli.good(root, "clean")
     for name in old:
         assert (
-            f"kept {name}: it was built for the package acme; delete it if that was this one's name\n"
+            f"kept {name}: it belongs to the package acme; delete it if that is this package's old name\n"
             in done.err
         )
     assert tree(root / "dist") == before
