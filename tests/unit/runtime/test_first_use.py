@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import warnings
-from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from tests.waiting import joined
 from tilec_runtime.launch.images import ImageStore
-
-ROOT = Path(__file__).resolve().parents[3]
 
 TOGETHER = """
 import sys, threading, time
@@ -86,11 +82,7 @@ print(len(tries) - 1)
     ids=["cpu", "cuda", "fails once"],
 )
 def test_threads_that_come_first_share_one_driver(code: str, failures: list[str]) -> None:
-    command = [sys.executable, "-c", TOGETHER + code]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{failures}\n1\n", "")
+    assert run_python(TOGETHER + code) == (0, f"{failures}\n1\n", "")
 
 
 def test_an_image_that_is_loaded_at_a_fork_can_be_loaded_in_the_child() -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 import gc
 import logging
 import pickle
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from cuda.bindings import driver as real
 
+from tests.processes import run_python
 from tests.runtime_samples import ADD, Array, loaded
 from tests.unit.runtime.driver_api import GIVING_BACK, METHODS, OK, PARTS, SHAPE, Api, Method
 from tilec_runtime import (
@@ -38,7 +37,6 @@ from tilec_runtime.errors import (
 )
 
 ILLEGAL = "CUDA_ERROR_ILLEGAL_ADDRESS"
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def parts(kernel: str) -> LaunchParts:
@@ -264,12 +262,4 @@ with use_device(device):
         print("lost")
 del kept[0]
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=30,
-        check=False,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("lost\n", "", 0)
+    assert run_python(code, "-W", "error") == (0, "lost\n", "")

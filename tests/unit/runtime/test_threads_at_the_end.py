@@ -5,35 +5,20 @@ whoever goes on does the work itself.
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 import weakref
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from tests.processes import run_python
 from tests.waiting import PATIENCE, Gate, joined
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.lines import event_behind, line_of
 from tilec_runtime.device.seam import CopyKind
 
-ROOT = Path(__file__).resolve().parents[3]
 CPU = -1
-
-
-def run_python(code: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 # What is registered first is called last.
@@ -69,7 +54,7 @@ told = []
     ],
 )
 def test_no_thread_is_left_and_none_comes(then: str) -> None:
-    returned, printed, said = run_python(f"{LAST}def then():\n    {then}\n")
+    returned, printed, said = run_python(f"{LAST}def then():\n    {then}\n", "-W", "error")
     assert (returned, printed.splitlines(), said) == (0, ["[]", "[2.0, 2.0, 2.0, 2.0]", "[]"], "")
 
 
@@ -90,7 +75,7 @@ thread = threading.Thread(target=goes_on, daemon=True)
 thread.start()
 names = {"MainThread", thread.name}
 """
-    assert run_python(LAST + code) == (0, "[]\n\n[]\n", "")
+    assert run_python(LAST + code, "-W", "error") == (0, "[]\n\n[]\n", "")
 
 
 @pytest.mark.parametrize("waits", ["stream.sync()", "event.sync()"])
@@ -120,7 +105,7 @@ class Waits:
             print(type(error).__name__, error)
 builtins.last = Waits()
 """
-    returned, printed, _ = run_python(code)
+    returned, printed, _ = run_python(code, "-W", "error")
     what = "the process ends while stream 0x1000 of the cpu device has work that does not stop: it will not be done"
     cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
     assert returned == 0

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.processes import run_python
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import Device, Stream, api, kernels, use_device
 from tilec_runtime.bundle.read import Bundle
@@ -20,7 +19,6 @@ from tilec_runtime.errors import NoImageError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.jit import JitBy
 
-ROOT = Path(__file__).resolve().parents[4]
 BUNDLE = Path(kernels.__file__).parent / kernels.PACKAGE.file
 
 
@@ -168,10 +166,9 @@ def test_the_bundle_serves_every_architecture():
             )
 
 
-def test_making_tensors_on_a_gpu_imports_no_numpy_twin_and_no_compiler(tmp_path):
+def test_making_tensors_on_a_gpu_imports_no_numpy_twin_and_no_compiler():
     code = f"""
 import sys
-sys.path.insert(0, {str(ROOT)!r})
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import NoImageError
 from tilec_runtime import Device, Stream, api, kernels, use_device
@@ -187,16 +184,7 @@ house = tuple(f"tilec.{{room}}" for room in build_half)
 banned = {{"numpy", "ml_dtypes", "cuda", "torch"}}
 print(sorted(n for n in sys.modules if n in banned or n.startswith(house)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert done.stderr == ""
-    assert done.stdout.strip() == "[]"
+    assert run_python(code) == (0, "[]\n", "")
 
 
 def test_small_tensors_give_the_same_pattern_as_numpy(gpu):

@@ -12,7 +12,6 @@ from tests.unit.runtime.api.creation_samples import CONVERTED, every_bits
 from tests.unit.runtime.api.test_creation import expected, once
 from tilec_runtime import api, use_device
 from tilec_runtime.errors import GraphCaptureError
-from tilec_runtime.kernels import elements
 
 FOURS = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
 
@@ -88,11 +87,3 @@ def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
         with pytest.raises(GraphCaptureError):
             api.to_host(t).graph()
         t.borrow_mut().release()
-
-
-def test_the_twin_rounds_ties_to_even() -> None:
-    ties = np.array(
-        [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, -0.25, -5, 0.25 + 2**-25, np.inf, -np.inf, np.nan, 7],
-        np.float32,
-    )
-    assert elements.narrow(ties, "f4e2m1").tolist() == [0, 2, 2, 4, 4, 6, 6, 8, 14, 1, 7, 15, 7, 7]

@@ -5,6 +5,10 @@ what meanwhile.
 from __future__ import annotations
 
 import array
+import functools
+import gc
+import itertools
+import random
 import re
 import threading
 from collections.abc import Callable
@@ -13,8 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.unit.runtime.api.transfer_samples import counting
-from tests.waiting import PATIENCE, Gate, joined
+from tests.waiting import PATIENCE, Gate, at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     CudaGraph,
@@ -25,6 +28,7 @@ from tilec_runtime import (
     as_op,
     use_device,
 )
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import (
     AliasError,
     BorrowError,
@@ -36,6 +40,10 @@ from tilec_runtime.tensors.buffer import DeviceBuffer
 
 CHUNK = 4 << 20
 BIG = 6 * CHUNK + 4000
+
+
+def counting(*shape: int, dtype: str = "f4") -> np.ndarray[Any, Any]:
+    return np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
 
 
 # --- to the device, and back
@@ -417,6 +425,21 @@ def test_memory_is_not_copied_onto_itself(cpu: Device) -> None:
     assert np.array_equal(gaps.to_host(), counting(3, 4))
 
 
+def test_many_parts_in_random_order_give_what_numpy_gives(cpu: Device) -> None:
+    numbers, expected = random.Random(7), np.zeros((6, 8), np.float32)
+    ranges = [slice(*pair) for pair in itertools.combinations(range(7), 2)]
+    with Stream(cpu) as other:
+        t = api.zeros((6, 8)).sync()
+        with t.borrow_mut() as m:
+            for number in range(60):
+                index = (numbers.choice(ranges), numbers.choice(ranges))
+                array = np.full(expected[index].shape, number, np.float32)
+                op = api.memcpy(m[index], api.from_host(array))
+                op.sync() if number % 2 else op.sync_on(other)
+                expected[index] = array
+            assert np.array_equal(m.to_host(), expected)
+
+
 # --- graphs
 # --------------------------------------------------------------------------------------------------------------------------
 
@@ -456,8 +479,56 @@ def test_of_many_threads_none_gets_the_contents_of_another(cpu: Device) -> None:
                 if not np.array_equal(op.sync(), source):
                     wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
+    at_once(*(functools.partial(work, number) for number in range(8)))
     assert wrong == []
+
+
+# --- pinned memory of the host
+# ------------------------------------------------------------
+
+
+def test_pinned_memory_is_used_again(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    t = api.from_host(counting(1000)).sync()
+    first = api.to_host(t).sync()
+    where = first.ctypes.data
+    before = driver.calls.count("allocate")
+    second = api.to_host(t).sync()
+    assert second.ctypes.data != where
+    view = first[3:5]
+    del first, second
+    gc.collect()
+    COMPLETIONS.drain(10)
+    third = [api.to_host(t).sync() for _ in range(20)]
+    assert where not in [found.ctypes.data for found in third], "a part of it is alive"
+    assert view.tolist() == [3, 4]
+    del view, third
+    gc.collect()
+    COMPLETIONS.drain(10)
+    again = [api.to_host(t).sync() for _ in range(22)]
+    assert len({found.ctypes.data for found in again}) == 22
+    assert driver.calls.count("allocate") == before, (
+        "blocks are cut out of larger ones, and come back"
+    )
+
+
+def test_blocks_beyond_the_bound_are_as_large_as_they_must_be_and_go_at_the_next_call(
+    gpu: Device,
+) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    array = api.pinned((64 << 20) + 5, "u8")
+    place = array.ctypes.data
+    assert driver.allocation(place) == (place, 65 << 20)
+    del array
+    assert driver.allocation(place) is not None, "the collector calls no driver"
+    api.pinned(10, "u8")
+    assert driver.allocation(place) is None
+
+
+def test_without_pinned_memory_any_other_will_do(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    t = api.from_host(counting(CHUNK // 4)).sync()
+    driver.fail = {"allocate": "CUDA_ERROR_OUT_OF_MEMORY"}
+    assert np.array_equal(api.to_host(t).sync(), counting(CHUNK // 4))
+    with pytest.raises(Exception, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        api.pinned(CHUNK // 4, "f32")

@@ -5,35 +5,20 @@ failures that nobody waited for.
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cpu_samples import device, failed, fails, later, ones
+from tests.processes import run_python
 from tests.waiting import Gate, becomes
 from tilec_runtime import Stream
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import FaultError
 
-ROOT = Path(__file__).resolve().parents[4]
-
 # --- the process
 # -------------------------------------------------------------------------------------------------------------------
-
-
-def run_python(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *flags, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-    )
 
 
 HEAD = """
@@ -54,13 +39,13 @@ for _ in range(2):
 
 
 def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
-    done = run_python(HEAD)  # by itself the kernel never ends
-    assert done.returncode == 0
+    status, printed, said = run_python(HEAD)  # by itself the kernel never ends
+    assert status == 0
     assert (
         "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up"
-        in done.stderr
+        in said
     )
-    assert set(done.stdout.split()) <= {"started", "stopped"}
+    assert set(printed.split()) <= {"started", "stopped"}
 
 
 def test_a_buffer_that_is_collected_last_of_all_is_quiet() -> None:
@@ -70,8 +55,7 @@ from tilec_runtime import DeviceBuffer, Stream
 builtins.stream = Stream("cpu")
 builtins.buffer = DeviceBuffer((4,), "f32", "cpu", builtins.stream)
 """
-    done = run_python(code)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_python(code) == (0, "", "")
 
 
 def test_ctrl_c_ends_a_wait() -> None:
@@ -92,43 +76,10 @@ queue.wait_for = wait_for
 threading.Thread(target=press, daemon=True).start()
 driver.synchronize(-1, 0)
 """
-    done = run_python(HEAD + code)
-    assert done.returncode != 0
-    assert "KeyboardInterrupt" in done.stderr
-    assert done.stdout.split() == ["started", "stopped"]
-
-
-def test_a_forked_child_has_streams_of_its_own() -> None:
-    code = """
-import os, warnings, numpy as np
-from tests.cpu_samples import device, later, ones
-warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
-module, driver = device()
-z = ones(4)
-later(module, 0, z, ones(4), ones(4))
-driver.synchronize(-1, 0)
-child = os.fork()
-later(module, 0, z, ones(4), ones(4), alpha=2.0)
-driver.synchronize(-1, 0)
-assert z.tolist() == [3, 3, 3, 3]
-if child:
-    assert os.waitpid(child, 0)[1] == 0
-"""
-    done = run_python(code)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_launching_on_cuda_imports_no_interpreter() -> None:
-    code = """
-import sys
-from tests.runtime_samples import ADD, Array, loaded
-module, driver = loaded(ADD)
-module.add(Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
-assert driver.launches
-print(sorted(name for name in sys.modules if name.startswith("tilec_runtime.cpu.tileir")))
-"""
-    done = run_python(code)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
+    status, printed, said = run_python(HEAD + code)
+    assert status != 0
+    assert "KeyboardInterrupt" in said
+    assert printed.split() == ["started", "stopped"]
 
 
 # --- failures that nobody waits for
@@ -187,9 +138,9 @@ later(module, 0, ones(4), ones(4), ones(4), alpha=-1.0)
 queue = driver._queues[0]
 assert queue.wait_for(queue.position, 10)
 """
-    done = run_python(code, *flags)
+    said = run_python(code, *flags)[2]
     words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: it went wrong"
-    assert words in done.stderr
-    assert done.stderr.count("RuntimeWarning:") == 1
+    assert words in said
+    assert said.count("RuntimeWarning:") == 1
     told = run_python(code + "try:\n    driver.synchronize(-1, 0)\nexcept Exception:\n    pass\n")
-    assert (told.returncode, told.stderr) == (0, "")
+    assert told == (0, "", "")

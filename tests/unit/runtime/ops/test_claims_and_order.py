@@ -18,11 +18,6 @@ from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, u
 SIZE = 64
 
 
-def elsewhere(work: Callable[[], object]) -> None:
-    """Do it on another thread, which executes no op yet."""
-    at_once(work)
-
-
 @pytest.fixture
 def gpu() -> Any:
     driver = fake_driver(ADD)
@@ -62,7 +57,7 @@ def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(
         def write(_: object) -> None:
             owned = t if shared is None else shared.try_unwrap()
             driver.steps.clear()
-            elsewhere(lambda: api.memcpy(owned, np.zeros(SIZE, np.float32)).enqueue_on(two))
+            at_once(lambda: api.memcpy(owned, np.zeros(SIZE, np.float32)).enqueue_on(two))
 
         make[what]().map(lambda found: found if what == "share" else None).map(write).enqueue_on(
             one

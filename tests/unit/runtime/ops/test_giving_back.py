@@ -1,5 +1,5 @@
-"""An op that fails loses nothing: what moved into it, and into the ops that it is made of, is back
-with whom it came from.
+"""What moves into an op, and into the ops that it is made of, is the caller's again once that has run,
+failed, or was dropped; a borrow has ended then.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import (
     AsyncKernelLaunch,
+    CudaGraph,
     Device,
     DeviceOp,
     as_op,
@@ -25,6 +26,7 @@ from tilec_runtime import (
 )
 from tilec_runtime.device import lines
 from tilec_runtime.errors import (
+    BorrowError,
     LaunchError,
     LaunchLimitError,
     RequirementError,
@@ -140,3 +142,54 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
     with lease.LOCK, lines._LOCK:
         at_once(ops.clear)
     assert owned(z, x, y)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_results_are_the_arguments(held: Held, run: Callable[[DeviceOp[Any]], Any]) -> None:
+    z, x, p = held.tensor(), held.tensor(), held.tensor().partition(4)
+    found = run(held.module.ops.add(p, z, x))
+    assert found[:3] == (p, z, x)
+    assert z.to_host().tolist() == [1.0] * 4
+    assert p.unpartition().to_host().tolist() == [2.0] * 4
+
+
+def recorded(held: Held, op: DeviceOp[Any]) -> list[Any]:
+    with CudaGraph.scope(held.device.new_stream()) as scope:
+        return [scope.record(op), scope]
+
+
+def kept_future(held: Held, op: DeviceOp[Any]) -> list[Any]:
+    future = op.future()
+    return [future, future.result()]
+
+
+def failed(held: Held, op: DeviceOp[Any]) -> list[Any]:
+    with pytest.raises(RequirementError) as caught:
+        op.sync()
+    return [caught]
+
+
+@pytest.mark.parametrize("end", [kept_future, recorded, failed])
+def test_borrows_end_with_the_op(held: Held, end: Callable[[Held, DeviceOp[Any]], Any]) -> None:
+    z, x, y = held.tensor(), held.tensor(), held.tensor(count=5 if end is failed else 4)
+    op = held.module.ops.add(z.borrow_mut(), x.borrow(), y.borrow())
+    with pytest.raises(BorrowError):
+        z.to_host()
+    kept = end(held, op)
+    del op
+    z.to_host()
+    x.borrow_mut().release()
+    del kept
+
+
+def test_steps_that_use_a_tensor_up_do_so_when_the_chain_fails_too(held: Held) -> None:
+    z, x, y = held.tensor(), held.tensor(), held.tensor()
+
+    def fails(_: object) -> DeviceOp[int]:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        held.module.ops.add(z, x, y).first().reshape(2, 2).then(fails).sync()
+    with pytest.raises(UseAfterMoveError, match="it was moved into reshape"):
+        z.to_host()
+    as_op(x.borrow()).sync()

@@ -90,15 +90,6 @@ def test_a_failure_of_work_that_nobody_waits_for_is_logged_and_told_to_nobody_el
     assert grow(stream).tolist() == [2.0] * 4
 
 
-def test_a_future_whose_wait_was_interrupted_gives_its_result_later(
-    held: Held, interrupted: Interrupt
-) -> None:
-    with held.held():
-        future = with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
-        interrupted(future.result)
-    assert future.result().tolist() == [2.0] * 4
-
-
 def test_a_real_interrupt_ends_the_wait_and_not_the_work(held: Held) -> None:
     target = np.zeros(4, np.float32)
     future = with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()

@@ -104,17 +104,6 @@ def test_a_config_for_elements() -> None:
     assert LaunchConfig.for_3d(17, 8, 1).shape.grid == (3, 1, 1)
 
 
-def test_short_extents_are_filled_with_ones() -> None:
-    shape = LaunchConfig(grid=(4, 2), block=128, cluster=(2,), cooperative=True).shape
-    assert (shape.grid, shape.block, shape.cluster, shape.cooperative) == (
-        (4, 2, 1),
-        (128, 1, 1),
-        (2, 1, 1),
-        True,
-    )
-    assert LaunchConfig().shape.cluster == ()
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

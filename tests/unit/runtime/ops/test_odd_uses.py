@@ -8,7 +8,6 @@ import asyncio
 import copy
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cpu_samples import ones
+from tests.processes import run_python
 from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import (
     CudaGraph,
@@ -31,6 +31,7 @@ from tilec_runtime import (
     as_op,
     zip_ops,
 )
+from tilec_runtime.errors import TilecError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -64,6 +65,39 @@ def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> 
         what = f"a {type(thing).__name__} can be neither pickled nor copied: "
         with pytest.raises(TypeError, match=f"^{what}"):
             double(thing)
+
+
+DEEP = 3 * sys.getrecursionlimit()
+
+
+def test_recursion_through_then_and_steps_behind_it(held: Held) -> None:
+    """Each level adds one on the way back."""
+
+    def count(number: int) -> DeviceOp[int]:
+        return (
+            as_op(number)
+            .then(lambda left: count(left - 1) if left else as_op(0))
+            .map(lambda found: found + 1)
+        )
+
+    assert count(DEEP).sync() == DEEP + 1
+    assert count(DEEP).future().result() == DEEP + 1
+
+
+@pytest.mark.parametrize("levels", [2, DEEP])
+def test_an_error_far_down_names_its_step(held: Held, levels: int) -> None:
+    def fail(number: int) -> DeviceOp[Any]:
+        def go(left: int) -> DeviceOp[Any]:
+            if not left:
+                raise TilecError("the work")
+            return fail(left - 1)
+
+        return as_op(number).then(go)
+
+    with pytest.raises(
+        TilecError, match=r"^the work\n  op: then, created at .*test_odd_uses.py:\d+$"
+    ):
+        fail(levels).sync()
 
 
 def test_a_chain_may_be_long(held: Held) -> None:
@@ -100,36 +134,14 @@ def test_an_await_that_is_given_up_half_way(held: Held) -> None:
 
 
 def test_the_end_of_a_process_with_everything_in_the_air() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", END],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=ROOT,
-    )
-    assert (done.returncode, done.stdout) == (0, "")
+    status, printed, said = run_python(END, "-W", "error")
+    assert (status, printed) == (0, "")
     # Work that goes on until the very end is given up, which the cpu device says; nothing else is
     # said.
     told = re.compile(
         r"(RuntimeWarning: the process ended while stream 0x\w+ of the cpu device had work .*: given up\n  fix: .*\n)*"
     )
-    assert told.fullmatch(done.stderr), done.stderr
-
-
-def test_a_child_of_a_fork_goes_on_and_ends() -> None:
-    """On the cpu device; CUDA does not survive a fork, and says so."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=240, cwd=ROOT
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "2.0\n" * 5
-
-
-def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOCKED], capture_output=True, text=True, timeout=240, cwd=ROOT
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
+    assert told.fullmatch(said), said
 
 
 # A thread that has the locks of the process and of the device.
@@ -258,3 +270,13 @@ stop.set()
 for thread in threads:
     thread.join()
 """
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [(FORK, "2.0\n" * 5), (LOCKED, "2.0\n")],
+    ids=["threads that launch", "locks of other threads"],
+)
+def test_a_child_of_a_fork_goes_on_and_ends(code: str, printed: str) -> None:
+    """On the cpu device; CUDA does not survive a fork, and says so."""
+    assert run_python(code) == (0, printed, "")

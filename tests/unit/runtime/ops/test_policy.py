@@ -106,16 +106,6 @@ def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
     assert current_device() is current_device()
 
 
-def test_the_default_of_the_process_is_that_of_every_thread(
-    held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forget_defaults(monkeypatch)
-    set_default_device(held.device)
-    seen: list[Device] = []
-    at_once(lambda: seen.append(current_device()))
-    assert seen == [held.device]
-
-
 def test_tasks_have_defaults_of_their_own(held: Held) -> None:
     one, two = SingleStream(held.device), SingleStream(held.device)
 

@@ -135,13 +135,6 @@ def test_an_interrupted_execution_is_no_interrupt_of_later_users(held: Held) -> 
     assert "or Ctrl-C came" in caught.value.cause
 
 
-def test_a_shared_op_cannot_be_a_part_of_itself(held: Held) -> None:
-    made: list[DeviceOp[int]] = []
-    made.append(as_op(0).then(lambda _: made[0]).shared())
-    with pytest.raises(SchedulingError, match="runs only once, and has no result"):
-        made[0].sync()
-
-
 def test_shared_ops_that_need_each_other_are_refused_in_threads_too(held: Held) -> None:
     made: list[DeviceOp[int]] = []
     errors: list[SchedulingError] = []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[4]
+from tests.processes import run_python
+
 CODE = """
 import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add
@@ -30,17 +28,9 @@ with use_device(held.device):
 
 
 def told(**env: str) -> str:
-    clean = {name: value for name, value in os.environ.items() if name != "TILEC_DEBUG"}
-    done = subprocess.run(
-        [sys.executable, "-c", CODE],
-        env={**clean, "PYTHONPATH": str(ROOT), **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    return done.stdout
+    _, printed, said = run_python(CODE, **{"TILEC_DEBUG": "", **env})
+    assert said == ""
+    return printed
 
 
 def test_without_debug_mode_messages_say_how_to_get_the_lines() -> None:

@@ -4,21 +4,17 @@ installed.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.processes import run_python
 from tilec_runtime import Tensor, api, use_device
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.host import numpy_dtype
 
-ROOT = Path(__file__).resolve().parents[4]
 WHOLE = [name for name, row in DTYPES.items() if not row.packed]
 # What holds memory of tilec's while the process ends, by the library that it is for. Writing to
 # what they have would be seen.
@@ -90,8 +86,7 @@ def test_a_process_ends_while_they_hold_tensors(name: str) -> None:
         f"{HOLDERS[name]}\n"
         "print('end')\n"
     )
-    done = _run(code)
-    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+    assert run_python(code, JAX_PLATFORMS="cpu")[:2] == (0, "end\n")
 
 
 def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
@@ -123,18 +118,4 @@ def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
         "atexit.register(lambda: consume(t))\n"
         "print('end')\n"
     )
-    done = _run(code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
-
-
-def _run(code: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=ROOT,
-        env=environment,
-    )
+    assert run_python(code) == (0, "end\n", "")

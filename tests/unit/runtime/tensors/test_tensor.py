@@ -19,7 +19,7 @@ from tilec_runtime.errors import (
     TensorError,
     UseAfterMoveError,
 )
-from tilec_runtime.tensors.lease import Holder
+from tilec_runtime.tensors.lease import Holder, Lease
 from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
@@ -179,6 +179,33 @@ def test_borrows_end_with_their_block(tensor: Make) -> None:
         with pytest.raises(BorrowError, match=words):
             np.asarray(late)
     t.share()
+
+
+def test_the_collector_may_end_claims_while_they_are_listed() -> None:
+    class Cycle:
+        me: object
+
+    lease = Lease()
+    kept = [
+        lease.read(OP) for _ in range(25)
+    ]  # too many for a tuple that the interpreter has ready
+    threshold = gc.get_threshold()
+    try:
+        for later in range(8):  # allocations until the collector runs
+            gc.collect()
+            gc.disable()
+            cycle = Cycle()
+            cycle.me = (cycle, lease.read(OP))
+            del cycle
+            gc.enable()
+            gc.set_threshold(gc.get_count()[0] + later)
+            assert len(lease.claims) in (25, 26)
+            gc.set_threshold(*threshold)
+    finally:
+        gc.enable()
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert len(lease.claims) == len(kept)
 
 
 # --- shared

@@ -61,7 +61,7 @@ def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(
         ("launch", 6),
     ], "one event for all uses before it"
     module.add(w, z, x, stream=6)
-    module.add(y, x, x, stream=5)
+    module.add(y, z, x, stream=5)
     assert steps(driver) == [("launch", 6), ("launch", 5)], (
         "reads wait once, and readers do not wait for each other"
     )

@@ -45,13 +45,3 @@ def test_every_conflict_is_ordered_and_nothing_waits_for_itself(
         done.append(write)
     covered = set(host).union(*(known[use.line][use.number] for use in uses.last))
     assert covered == set(range(len(done))), "memory would be given back before its last use"
-
-
-@given(STEPS)
-def test_readers_wait_for_the_writer_alone(steps: list[tuple[int, str]]) -> None:
-    uses = Uses()
-    lines = [Line(0, handle) for handle in range(4)]
-    uses.note(lines[0], write=True)
-    for place, _ in steps:
-        assert all(use.line is lines[0] for use in uses.before(lines[place], write=False))
-        uses.note(lines[place], write=False)
