@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 from pathlib import Path
 
-from tests.toolchain.projects import write
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import SEARCH, write
 from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Option, Source, Variant
@@ -18,7 +17,7 @@ NVCC = {"compiler": "nvcc"}
 
 
 def frontend(**changes: str) -> CudaFrontend:
-    return CudaFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
+    return CudaFrontend(dataclasses.replace(SEARCH, **changes))
 
 
 def job(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from cuda.bindings import nvfatbin, nvrtc
 
 from tests.toolchain import projects, tile_jobs
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import SEARCH
 from tilec.frontends.prebuilt.frontend import PrebuiltFrontend
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
@@ -24,8 +23,6 @@ extern "C" __global__ void __launch_bounds__(256) scale(float* y, const float* x
     if (i < n) y[i] = fminf(x[i] * s, box.high);
 }
 """
-SEARCH = ToolSearch(path=os.environ.get("PATH", ""))
-
 FILL_LL = """target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64\
 -v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
 target triple = "nvptx64-nvidia-cuda"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from tests.toolchain import projects
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import scalar, tensor
 from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
@@ -98,20 +97,12 @@ def scaled(value, factor):
 FILES = {"k/__init__.py": "", "k/a.py": KERNELS, "k/common.py": COMMON}
 
 
-def frontend(**changes: str) -> SimtFrontend:
-    return SimtFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
+def frontend() -> SimtFrontend:
+    return SimtFrontend(projects.SEARCH)
 
 
 def write(root: Path, files: dict[str, str] | None = None) -> Path:
     return projects.write(root, FILES if files is None else files)
-
-
-def tensor(name: str, dtype: str = "f32", rank: int = 1, **facts: Any) -> Param:
-    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **facts)
-
-
-def scalar(name: str, dtype: str) -> Param:
-    return Param(name=name, kind=ParamKind.SCALAR, dtype=dtype)
 
 
 Z = tensor("z", out=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import require
+from tests.toolchain.projects import SEARCH, run_tool, tool
+from tilec.frontends.tools.search import find_tool
 from tilec.model.occupancy import occupancy
 from tilec_runtime.model.arch import ARCHS, Arch, Target, TargetKind, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda
@@ -36,7 +36,7 @@ Assemble = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def ptxas() -> str:
-    return require(["ptxas"], ToolSearch(), digest=False)["ptxas"].path
+    return tool("ptxas")
 
 
 @pytest.fixture
@@ -64,10 +64,8 @@ def before(isa: Version) -> Version:
     return (isa[0], isa[1] - 1) if isa[1] else (isa[0] - 1, newest[isa[0] - 1])
 
 
-def test_the_table_lists_every_architecture_of_the_toolkit(ptxas: str) -> None:
-    text = subprocess.run(
-        [ptxas, "--help"], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+def test_the_table_lists_every_architecture_of_the_toolkit() -> None:
+    text = run_tool("ptxas", "--help")
     section = text[text.index("--gpu-name") :]
     section = section[section.index("Allowed values") : section.index("Default value")]
     listed = set(re.findall(r"'(sm_\w+)'", section))
@@ -84,9 +82,8 @@ def test_oldest_isa(target: Target, assemble: Assemble) -> None:
         assert "version" in refused.stderr.lower()
 
 
-def test_newest_isa_is_the_toolkits(ptxas: str, assemble: Assemble) -> None:
-    release = require(["ptxas"], ToolSearch(), digest=False)["ptxas"].release
-    newest = ptx_isa_of_cuda(release)
+def test_newest_isa_is_the_toolkits(assemble: Assemble) -> None:
+    newest = ptx_isa_of_cuda(find_tool("ptxas", SEARCH).release)
     assert assemble("sm_80", newest).returncode == 0
     assert assemble("sm_80", (newest[0], newest[1] + 1)).returncode != 0
 
@@ -121,10 +118,7 @@ def test_specific_ptx_goes_no_further_than_the_table_says(
 
 
 def test_tile_architectures() -> None:
-    tool = require(["tileiras"], ToolSearch(), digest=False)["tileiras"]
-    text = subprocess.run(
-        [tool.path, "--help"], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+    text = run_tool("tileiras", "--help")
     listed = {
         int(line.split()[0].removeprefix("=sm_"))
         for line in text.splitlines()
@@ -162,7 +156,7 @@ def test_occupancy_agrees_with_the_toolkits_header(tmp_path: Path) -> None:
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler for the toolkit's occupancy header")
-    include = require(["headers"], ToolSearch(), digest=False)["headers"].path
+    include = tool("headers")
     (tmp_path / "oracle.cpp").write_text("#include <string.h>\n" + ORACLE)
     subprocess.run(
         [compiler, "-O1", "-w", f"-I{include}", "-o", "oracle", "oracle.cpp"],

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.toolchain import tile_jobs
 from tests.toolchain.cuda_jobs import compile_text
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import find_tool
+from tests.toolchain.projects import run_tool
 from tilec_runtime.bundle.cubin import Cubin, read_cubin
 
 pytestmark = pytest.mark.toolchain
@@ -39,17 +37,10 @@ __global__ void stack(float* y, int n) {
 RESERVED = 1024
 
 
-def cuobjdump(path: Path, *flags: str) -> str:
-    tool = find_tool("cuobjdump", ToolSearch())
-    return subprocess.run(
-        [tool.path, *flags, str(path)], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-
-
 def agrees_with_cuobjdump(cubin: Cubin, path: Path) -> None:
     usage = {
         m[1]: {key: int(value) for key, value in re.findall(r"(\w+(?:\[0\])?):(\d+)", m[2])}
-        for m in re.finditer(r"Function (\S+):\n\s+(.*)", cuobjdump(path, "-res-usage"))
+        for m in re.finditer(r"Function (\S+):\n\s+(.*)", run_tool("cuobjdump", "-res-usage", path))
     }
     assert set(usage) == {kernel.name for kernel in cubin.kernels}
     for kernel in cubin.kernels:
@@ -58,7 +49,7 @@ def agrees_with_cuobjdump(cubin: Cubin, path: Path) -> None:
         assert kernel.stack == row["STACK"]
         assert kernel.constant == row["CONSTANT[0]"]
         assert row["SHARED"] - kernel.shared in (0, RESERVED if cubin.cc >= (9, 0) else 0)
-    listed = cuobjdump(path, "-elf")
+    listed = run_tool("cuobjdump", "-elf", path)
     for name, section in re.findall(r"^\.nv\.info\.(\S+)\n((?:\t.*\n|\n)+)", listed, re.MULTILINE):
         if all(kernel.name != name for kernel in cubin.kernels):
             continue

@@ -1,18 +1,14 @@
-"""Dtypes that the preprocessor hides: the compiled entry's name says them, and what it does not say
-has to be written.
+"""Dtypes that the preprocessor hides, and sizes of structs: the compiled entry says them, and what it
+does not say has to be written.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.toolchain.projects import write
-from tilec.build import BuildRequest, build
-from tilec.compile.events import Observer
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import built, write
 from tilec_runtime.errors import BuildError, CompileError, ManifestError
 
 pytestmark = pytest.mark.toolchain
@@ -59,12 +55,8 @@ params = {{ out = {{ rank = 1{out} }}, x = {{ rank = 1{out} }} }}
     return write(root, {"types.cuh": HEADER, "k.cu": KERNELS, "tilec.toml": manifest})
 
 
-def built(root: Path) -> dict[str, str]:
-    search = ToolSearch(path=os.environ.get("PATH", ""))
-    request = BuildRequest(manifest_path=root / "tilec.toml", workers=1, search=search)
-    result = build(request, Observer())
-    assert result.info is not None
-    (kernel,) = result.info.kernels
+def dtypes(root: Path) -> dict[str, str]:
+    (kernel,) = built(root).info.kernels
     return {param.name: param.dtype for param in kernel.params}
 
 
@@ -86,7 +78,7 @@ def refused(root: Path) -> list[str]:
 def test_dtypes_that_typedefs_hide_are_those_that_were_compiled(
     tmp_path, kernel, more, options, dtype
 ):
-    assert built(project(tmp_path, kernel, more=more, options=options)) == {
+    assert dtypes(project(tmp_path, kernel, more=more, options=options)) == {
         "out": dtype,
         "x": dtype,
         "n": "i32",
@@ -110,7 +102,7 @@ def test_names_without_types_leave_the_dtype_to_the_manifest(tmp_path):
         f"tilec.toml:12:{column}: error: kernel.plain.params.{name}: the source does not say the dtype: write it as params.{name}.dtype"
         for name, column in (("out", 12), ("x", 32))
     ]
-    assert built(project(tmp_path, "plain", out=', dtype = "bf16"')) == {
+    assert dtypes(project(tmp_path, "plain", out=', dtype = "bf16"')) == {
         "out": "bf16",
         "x": "bf16",
         "n": "i32",
@@ -129,3 +121,39 @@ def test_targets_that_compile_other_dtypes_share_no_launcher(tmp_path):
         == "tensor 'out' has bf16 in twice-sm_90, f32 in twice-compute_80: one launcher takes one dtype"
     )
     assert caught.value.fix == "split kernel.twice into kernels whose images take one dtype each"
+
+
+STRUCT = """edition = 1
+[package]
+name = "p"
+version = "1"
+[targets]
+default = ["sm_90"]
+[kernel.k]
+source = "k.cu"
+launch = { grid = [1], block = [32] }
+"""
+
+
+def test_the_launcher_takes_the_bytes_of_a_struct_that_were_compiled(tmp_path):
+    source = (
+        "struct Box { float lo, hi; int mode; };\n"
+        'extern "C" __global__ void k(float* y, const __grid_constant__ Box box) { y[0] = box.lo; }\n'
+    )
+    result = built(write(tmp_path, {"k.cu": source, "tilec.toml": STRUCT}))
+    param = result.info.kernels[0].params[1]
+    assert (param.name, param.size) == ("box", 12)
+    assert (
+        "box: 12 bytes, passed by value" in (tmp_path / "dist" / "p" / "__init__.pyi").read_text()
+    )
+
+
+def test_variants_that_take_different_structs_have_no_common_launcher(tmp_path):
+    source = "template <int N> struct Box { float v[N]; };\ntemplate <int N> __global__ void k(float* y, Box<N> box) { y[0] = box.v[N - 1]; }\n"
+    manifest = STRUCT + 'symbol = "k<{N}>"\nmatrix = { N = [2, 4] }\n'
+    with pytest.raises(
+        CompileError,
+        match="struct 'box' has 8 bytes in k-N2, 16 bytes in k-N4: one launcher takes one size",
+    ):
+        built(write(tmp_path, {"k.cu": source, "tilec.toml": manifest}))
+    assert not (tmp_path / "dist").exists()

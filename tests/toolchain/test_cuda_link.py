@@ -5,17 +5,14 @@ target.
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.toolchain.cuda_jobs import frontend, job
-from tests.toolchain.projects import write
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import run_tool, write
 from tilec.frontends.tools import ltoir
-from tilec.frontends.tools import search as search_tools
 from tilec.model.job import Job, Member, Option
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError, Location, UsageError
@@ -40,12 +37,6 @@ FILES = {
 LINK: dict[str, Option] = {"link": ("lib/act.cu",), "include": ("k",)}
 
 
-def tool(name: str) -> str:
-    return search_tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[
-        name
-    ].path
-
-
 def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
     """A library that nvcc makes of one source."""
     (root / "act_lib.cu").write_text(text, encoding="utf-8")
@@ -53,8 +44,7 @@ def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
     kind = {".fatbin": ("-fatbin", "-rdc=true"), ".ltoir": ("-ltoir", "-rdc=true")}.get(
         Path(name).suffix, ("-dc",)
     )
-    command = [tool("nvcc"), *kind, *flags, "-Ilib", "act_lib.cu", "-o", made]
-    subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=120)
+    run_tool("nvcc", *kind, *flags, "-Ilib", "act_lib.cu", "-o", made, cwd=root)
     if name.endswith(".a"):
         subprocess.run(["ar", "rcs", name, made], cwd=root, check=True, timeout=120)
     (root / "act_lib.cu").unlink()

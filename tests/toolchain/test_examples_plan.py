@@ -5,13 +5,12 @@ and has a reference that fits.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.unit.case.conftest import FakeDevice
 from tilec.build import BuildRequest, plan_only
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.reference import References
@@ -45,25 +44,14 @@ def infos(plan: Plan) -> dict[str, KernelInfo]:
     return found
 
 
-class Oracle:
-    """A device whose kernels are the references."""
+def oracle(case: BoundCase, references: References) -> FakeDevice:
+    """A device whose kernel is the reference."""
 
-    def __init__(self, case: BoundCase, references: References) -> None:
-        self.case = case
-        self.references = references
-
-    def refusal(self, _case):
-        return ""
-
-    def to_device(self, array: np.ndarray, dtype: str) -> np.ndarray:
-        return array.copy()
-
-    def from_device(self, tensor: np.ndarray) -> np.ndarray:
-        return tensor
-
-    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
-        for name, expected in self.references.expected(self.case, arguments).items():
+    def compute(**arguments: Any) -> None:
+        for name, expected in references.expected(case, arguments).items():
             arguments[name][...] = expected.astype(arguments[name].dtype)
+
+    return FakeDevice({case.kernel: compute})
 
 
 def test_every_case_has_inputs_and_a_reference_that_fits(plan: Plan) -> None:
@@ -78,7 +66,7 @@ def test_every_case_has_inputs_and_a_reference_that_fits(plan: Plan) -> None:
     assert all(case.reference for case in cases)
     small = [case for case in cases if case.case not in LARGE]
     results = [
-        run_case(case, Oracle(case, references), references, clock=lambda: 0.0) for case in small
+        run_case(case, oracle(case, references), references, clock=lambda: 0.0) for case in small
     ]
     assert [(r.case.name, r.status, str(r.error)) for r in results if r.status != "passed"] == []
     assert {case.kernel for case in small} == set(known)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.toolchain.projects import run_tool
 from tests.toolchain.tile_jobs import SAMPLE, frontend, job, vectors
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import require
 from tilec.package.fatbin import write_fatbin
 from tilec_runtime.errors import CompileError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
@@ -39,13 +37,12 @@ def image(target: str, data: bytes, **more: object) -> tuple[ImageInfo, bytes]:
 def simt(tmp_path_factory: pytest.TempPathFactory) -> Images:
     """Cubins and PTX of one small kernel."""
     directory = tmp_path_factory.mktemp("simt")
-    ptxas = require(["ptxas"], ToolSearch(), digest=False)["ptxas"].path
     images = []
     for target in ("sm_80", "sm_90", "sm_90a", "sm_100f", "sm_120"):
         (directory / "k.ptx").write_text(PTX.format(isa="8.8", target=target))
-        command = [ptxas, "k.ptx", f"--gpu-name={target}", "-o", f"{target}.cubin"]
-        subprocess.run(command, cwd=directory, check=True, timeout=60)
-        images.append(image(target, (directory / f"{target}.cubin").read_bytes()))
+        made = directory / f"{target}.cubin"
+        run_tool("ptxas", directory / "k.ptx", f"--gpu-name={target}", "-o", made)
+        images.append(image(target, made.read_bytes()))
     return [
         *images,
         image("compute_80", PTX.format(isa="8.0", target="sm_80").encode(), ptx_isa=(8, 0)),
@@ -75,15 +72,7 @@ def tile() -> Images:
 
 def cuobjdump(directory: Path, data: bytes, *options: str) -> str:
     (directory / "k.fatbin").write_bytes(data)
-    tool = require(["cuobjdump"], ToolSearch(), digest=False)["cuobjdump"].path
-    return subprocess.run(
-        [tool, *options, "k.fatbin"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
+    return run_tool("cuobjdump", *options, "k.fatbin", cwd=directory)
 
 
 def test_cubins_and_ptx_come_back_unchanged(simt: Images, tmp_path: Path) -> None:

@@ -1,23 +1,26 @@
-"""Every frontend that ships with tilec keeps the contract that is asked of others (`prebuilt` and
-`triton`: see their own tests).
+"""Every frontend that ships with tilec keeps the contract that is asked of others (`prebuilt`: see
+its own tests).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tilec.frontends.base import Frontend, ToolSearch
+from tests.toolchain import simt_jobs, triton_jobs
+from tests.toolchain.projects import SEARCH, tensor
+from tilec.frontends.base import Frontend
 from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Options, Source, Variant
 from tilec.testing import contract
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.kernel import AxisValue
 
 pytestmark = pytest.mark.toolchain
 
@@ -40,20 +43,7 @@ def k(y):
 """
 
 
-def job_for(
-    language: str, target: str, params: tuple[Param, ...] = ()
-) -> Callable[[Source, KernelDecl], Job]:
-    def job(source: Source, decl: KernelDecl) -> Job:
-        spec = KernelSpec(
-            name="k", language=language, source=source, decl=decl, symbol=decl.name, params=params
-        )
-        return Job(spec=spec, variant=Variant(kernel="k", id="k"), target=Target.parse(target))
-
-    return job
-
-
-SEARCH = ToolSearch(path=os.environ.get("PATH", ""))
-ARRAY = (Param(name="y", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),)
+ARRAY = (tensor("y", out=True),)
 UNIT = {"k/unit.cuh": "#define UNIT 1.0f\n"}
 
 
@@ -63,18 +53,32 @@ def sample(
     path: str,
     broken: tuple[str, int],
     *,
+    kernel: str = "k",
     pulled_in: str = "k/unit.cuh",
     options: Options = (),
     target: str = "sm_90",
-    params: tuple[Param, ...] = (),
+    axes: tuple[tuple[str, AxisValue], ...] = (),
+    **spec: Any,
 ) -> contract.Sample:
+    def job(source: Source, decl: KernelDecl) -> Job:
+        made = KernelSpec(
+            name=kernel,
+            language=make.name,
+            source=source,
+            decl=decl,
+            symbol=decl.name,
+            **{"params": (), **spec},
+        )
+        variant = Variant(kernel=kernel, id=kernel, axes=axes)
+        return Job(spec=made, variant=variant, target=Target.parse(target))
+
     return contract.Sample(
         make=make,
         files=files,
         path=path,
         pulled_in=pulled_in,
-        kernel="k",
-        job=job_for(make.name, target, params),
+        kernel=kernel,
+        job=job,
         broken=broken,
         options=options,
         search=SEARCH,
@@ -117,9 +121,34 @@ SAMPLES = {
         target="tileir",
         params=ARRAY,
     ),
+    "simt": sample(
+        SimtFrontend,
+        simt_jobs.FILES,
+        "k/a.py",
+        (simt_jobs.KERNELS.replace("scaled(x[i], a)", "scaled(x[i], b)"), 17),
+        kernel="add",
+        pulled_in="k/common.py",
+        params=simt_jobs.ADD,
+        axes=(("T", "f32"),),
+    ),
+    "triton": sample(
+        TritonFrontend,
+        triton_jobs.FILES,
+        "k/a.py",
+        (triton_jobs.KERNELS.replace("x + y * common.SCALE, mask=o < n", "x + w"), 12),
+        kernel="add",
+        pulled_in="k/common.py",
+        params=triton_jobs.ADD_PARAMS,
+        abi=triton_jobs.ADD_ABI,
+        axes=(("T", "f32"), ("BLOCK", 256)),
+    ),
 }
+# The packages that they need, where tests may run without them.
+NEEDED = {"simt": "numba_cuda", "triton": "triton"}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_frontend_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    if name in NEEDED:
+        pytest.importorskip(NEEDED[name])
     contract.check_all(SAMPLES[name], tmp_path)

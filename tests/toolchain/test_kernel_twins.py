@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks.vendor_candidates import FAMILIES
+from tests.toolchain.projects import machine_code
 from tests.toolchain.tile_jobs import job, scalar, tensor
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import find_tool
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.signature import Assumption
@@ -116,16 +114,6 @@ def operations(image):
     ]
 
 
-def instructions(image, folder):
-    file = folder / "k.cubin"
-    file.write_bytes(image.data)
-    tool = find_tool("cuobjdump", ToolSearch()).path
-    done = subprocess.run(
-        [tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120
-    )
-    return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
-
-
 def test_every_family_is_accounted_for():
     assert {*SAME_OPERATIONS, *SAME_CODE} | CHECKED | NO_TWIN | TWIN_ONLY == set(FAMILIES)
     assert {"axpy", "gemm_split"} == TWIN_ONLY
@@ -149,9 +137,9 @@ def test_the_machine_code_is_the_same(tile, tmp_path, name):
         for module in (FAMILIES[name].source, "raw_kernels.py")
     )
     assert safe.info.resources == plain.info.resources
-    code = instructions(safe, tmp_path)
+    code = machine_code(safe, tmp_path)
     assert len(code) > 100
-    assert code == instructions(plain, tmp_path)
+    assert code == machine_code(plain, tmp_path)
     assert not any(re.match(r"(LDL|STL)\b", line) for line in code)  # no local memory
     if not name.endswith("_long"):  # the tensor cores of Hopper, fed by its copy engine
         assert any(line.startswith(("HGMMA", "QGMMA")) for line in code)

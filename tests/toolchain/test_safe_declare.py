@@ -8,9 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import declared
 from tilec.model.alike import conditions
-from tilec.model.job import Source
 from tilec_runtime.model.safety import Guarantee, Region
 
 pytestmark = pytest.mark.toolchain
@@ -27,15 +26,9 @@ WIDTH = 32
 """
 
 
-def declared(tile, root, text):
-    write(root, {"k.py": HEAD + text})
-    (decl,) = tile.declare(Source(root=str(root), path="k.py"))
-    return decl
-
-
 def kernel(tile, root, signature, *body, above=""):
     lines = "".join(f"    {line}\n" for line in body or ("pass",))
-    return declared(tile, root, f"{above}@tl.kernel\ndef k({signature}):\n{lines}")
+    return declared(tile, root, f"{HEAD}{above}@tl.kernel\ndef k({signature}):\n{lines}")
 
 
 def test_parameters_come_from_annotations(tile, tmp_path):
@@ -89,7 +82,7 @@ def test_preconditions_are_requirements(tile, tmp_path):
         "BM <= 64",
     )
     text = "@tl.preconditions('dim(x, 0) > 1')\n@tl.kernel\ndef k(x: tl.Ref[T, 1]):\n    pass\n"
-    assert declared(tile, tmp_path, text).requires == ("x.shape[0] > 1",)
+    assert declared(tile, tmp_path, HEAD + text).requires == ("x.shape[0] > 1",)
 
 
 Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], BK: tl.Const[int]"
@@ -255,7 +248,7 @@ def test_extents_meet_in_helpers_and_regions(tile, tmp_path):
         "@tl.kernel\ndef k(z: tl.Mut[T, (BM, BN)], w: tl.Mut[T, BM], s: tl.SpanMut[T, (BM, 8), 1], x: tl.Ref[T, 2]):\n"
         "    z.store(tail(x, z, 0))\n    for j in range(x.num_tiles(0, 8)):\n        s.store_tile(j, 1.0)\n"
     )
-    decl = declared(tile, tmp_path, text)
+    decl = declared(tile, tmp_path, HEAD + text)
     assert conditions(decl.alike, {p.name: p.rank for p in decl.params}) == (
         "w.shape[0] == z.shape[0]",
         "s.shape[0] == z.shape[0]",
@@ -489,7 +482,9 @@ def test_names_of_functions_around_come_before_those_of_the_module(tile, tmp_pat
         "def make(WIDTH):\n    @tl.kernel\n    def k(z: tl.Mut[T, (64,)], x: tl.Ref[T, 1]):\n"
         "        z.store(x.load_tile((2,), (WIDTH,)))\n    return k\n\n\nk = make(64)\n"
     )
-    assert declared(tile, tmp_path, text).requires == ("cdiv(x.shape[0], 64) >= 3 or z.size == 0",)
+    assert declared(tile, tmp_path, HEAD + text).requires == (
+        "cdiv(x.shape[0], 64) >= 3 or z.size == 0",
+    )
 
 
 def test_an_empty_mapped_output_excuses_nothing(tile, tmp_path):
@@ -506,7 +501,7 @@ def test_axes_of_the_code_are_axes_too(tile, tmp_path):
         "@tl.kernel\n@tl.preconditions('ROWS < 100')\n"
         "def k(z: tl.Mut[T, (BM,)], BN: tl.Const[int] = 4):\n    z.store(helper(z.load()) * ROWS * BN)\n"
     )
-    decl = declared(tile, tmp_path, text)
+    decl = declared(tile, tmp_path, HEAD + text)
     line = HEAD.count("\n")
     assert [(use.name, use.dtype, use.where) for use in decl.axes] == [
         ("T", True, "z: tl.Mut[T, (BM,)]"),

@@ -7,8 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.toolchain.projects import write
-from tests.toolchain.tile_jobs import job, safe_ir, tensor
-from tilec.model.job import Source
+from tests.toolchain.tile_jobs import declared, job, safe_ir, tensor
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.safety import Checks
 
@@ -26,9 +25,8 @@ LINE = HEAD.count("\n") + 1
 
 def refused(tile, root, text, head=HEAD):
     """Every diagnostic, rendered; their lines count from that behind the head."""
-    write(root, {"k.py": head + text})
     with pytest.raises(CompileError) as caught:
-        tile.declare(Source(root=str(root), path="k.py"))
+        declared(tile, root, head + text)
     return [d.render() for d in caught.value.diagnostics]
 
 
@@ -184,27 +182,29 @@ def test_every_problem_of_every_kernel_is_told(tile, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("above", "name"), [("g = getattr", "g"), ("import builtins", "builtins.getattr")]
-)
-def test_getattr_by_a_name_of_the_module_is_looked_at_too(tile, tmp_path, above, name):
-    text = f"{above}\n\n\ndef helper(x):\n    return {name}(x, '_tl' + '_array')\n\n\n" + kernel(
-        Z, "z.store(helper(x))"
-    )
-    (found,) = refused(tile, tmp_path, text)
-    assert found.startswith(
-        f"k.py:{LINE + 4}:12: error: getattr with a computed name could reach around the safe language\n"
-    )
+GETATTR = "getattr with a computed name could reach around the safe language"
+# What stands above a kernel that calls a helper, and what is refused of it.
+HELPERS = {
+    "a name of the module": (
+        "g = getattr\ndef helper(x):\n    return g(x, '_tl' + '_array')\n",
+        f"{LINE + 2}:12: error: {GETATTR}\n",
+    ),
+    "an attribute of a module": (
+        "import builtins\ndef helper(x):\n    return builtins.getattr(x, '_tl' + '_array')\n",
+        f"{LINE + 2}:12: error: {GETATTR}\n",
+    ),
+    "a hidden attribute": (
+        "def helper(x):\n    return ct.load(x._tl_array, (0,), (4,))\n",
+        f"{LINE + 1}:20: error: x._tl_array reaches around the safe language\n",
+    ),
+}
 
 
-def test_helpers_are_looked_at_too(tile, tmp_path):
-    text = "def helper(x):\n    return ct.load(x._tl_array, (0,), (4,))\n\n\n" + kernel(
-        Z, "z.store(helper(x))"
-    )
-    (found,) = refused(tile, tmp_path, text)
-    assert found.startswith(
-        f"k.py:{LINE + 1}:20: error: x._tl_array reaches around the safe language\n"
-    )
+@pytest.mark.parametrize("name", HELPERS)
+def test_helpers_are_looked_at_too(tile, tmp_path, name):
+    above, what = HELPERS[name]
+    (found,) = refused(tile, tmp_path, above + kernel(Z, "z.store(helper(x))"))
+    assert found.startswith(f"k.py:{what}")
 
 
 CONDITIONS = {
@@ -240,22 +240,18 @@ def test_annotations_that_are_text_are_evaluated_in_the_module(tile, tmp_path):
 # ------------------------------------------------------------------------------------------------
 
 
-def compile_error(tile, root, text, **more):
+PARAMS = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
+
+
+def compiled(tile, root, params=PARAMS):
+    axes = {"T": "f32", "BM": 16, "BN": 16}
+    return tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes=axes))
+
+
+def compile_error(tile, root, text, *params):
     write(root, {"k.py": HEAD + text})
-    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
     with pytest.raises(CompileError) as caught:
-        tile.compile(
-            job(
-                tile,
-                root,
-                "k.py",
-                "k",
-                params,
-                target="tileir",
-                axes={"T": "f32", "BM": 16, "BN": 16},
-                **more,
-            )
-        )
+        compiled(tile, root, *params)
     return [d.render() for d in caught.value.diagnostics]
 
 
@@ -346,22 +342,13 @@ def test_misuse_of_an_array_is_refused_by_the_compiler_at_its_place(tile, tmp_pa
 
 
 def test_a_place_of_another_output(tile, tmp_path):
-    write(
-        tmp_path,
-        {
-            "k.py": HEAD
-            + kernel(
-                "c: tl.MappedMut[T, (BM,)], d: tl.MappedMut[T, (BM,)]", "d.store(c.place(0), 1.0)"
-            )
-        },
+    text = kernel(
+        "c: tl.MappedMut[T, (BM,)], d: tl.MappedMut[T, (BM,)]", "d.store(c.place(0), 1.0)"
     )
     params = (tensor("c", "T", 1, out=True), tensor("d", "T", 1, out=True))
-    with pytest.raises(CompileError) as caught:
-        tile.compile(
-            job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16})
-        )
-    assert caught.value.diagnostics[0].render().startswith(f"k.py:{LINE + 2}:5: error: ")
-    assert "the place is one of another output" in caught.value.diagnostics[0].render()
+    found, *_ = compile_error(tile, tmp_path, text, params)
+    assert found.startswith(f"k.py:{LINE + 2}:5: error: ")
+    assert "the place is one of another output" in found
 
 
 def test_checks_in_helpers_of_other_packages_are_seen(tile, tmp_path, monkeypatch):
@@ -370,20 +357,15 @@ def test_checks_in_helpers_of_other_packages_are_seen(tile, tmp_path, monkeypatc
         {"helperlib.py": "def first(x, shape):\n    return x.load_tile((0, 0), shape)\n"},
     )
     monkeypatch.syspath_prepend(str(tmp_path / "lib"))
-    root = write(
-        tmp_path / "project",
-        {"k.py": HEAD + "import helperlib\n" + kernel(Z, "z.store(helperlib.first(x, (BM, BN)))")},
-    )
-    (decl,) = tile.declare(Source(root=str(root), path="k.py"))
+    text = HEAD + "import helperlib\n" + kernel(Z, "z.store(helperlib.first(x, (BM, BN)))")
+    decl = declared(tile, tmp_path / "project", text)
     (found,) = decl.unproven
     assert (
         found.message
         == "x is checked inside of the kernel: what is done with it here is not followed"
     )
     assert found.excerpt.strip() == "z.store(helperlib.first(x, (BM, BN)))"
-    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
-    axes = {"T": "f32", "BM": 16, "BN": 16}
-    assert tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes=axes)).data
+    assert compiled(tile, tmp_path / "project").data
 
 
 def test_checks_are_left_out_where_they_are_off(tile, tmp_path):

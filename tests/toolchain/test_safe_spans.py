@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toolchain.projects import write
-from tilec.model.job import Source
+from tests.toolchain.tile_jobs import declared
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.safety import Guarantee, Region
 
@@ -24,9 +23,7 @@ SPAN = "y: tl.SpanMut[T, (BM, BN), 1], x: tl.Ref[T, 2]"
 
 def kernel(tile, root, signature, *body, above=""):
     lines = "".join(f"    {line}\n" for line in body or ("pass",))
-    write(root, {"k.py": f"{HEAD}{above}@tl.kernel\ndef k({signature}):\n{lines}"})
-    (decl,) = tile.declare(Source(root=str(root), path="k.py"))
-    return decl
+    return declared(tile, root, f"{HEAD}{above}@tl.kernel\ndef k({signature}):\n{lines}")
 
 
 def refused(tile, root, signature, *body):

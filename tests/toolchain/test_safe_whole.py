@@ -5,14 +5,11 @@ else takes their masks away.
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
-from tests.toolchain.projects import write
+from tests.toolchain.projects import machine_code, write
 from tests.toolchain.tile_jobs import job, tensor
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import find_tool
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Assumption
 
@@ -46,12 +43,6 @@ def mapped(z: tl.MappedMut[T, (BM, BN)], x: tl.Ref[T, 2]):
 @tl.kernel
 def said(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):
     z.store(x.load_tile_like(z) if z.whole else 7.0)
-
-
-@tl.kernel
-@tl.preconditions("dim(z, 1) <= BN")
-def single(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):
-    z.store(x.load_tile_like(z, allow_tma=False) + 1, allow_tma=False)
 """
 KERNELS = ("mut", "span", "mapped")
 
@@ -63,8 +54,8 @@ def root(tmp_path_factory):
     return folder
 
 
-def code(tile, root, kernel, facts, *, extent=(), **spec):
-    """Machine code where both arrays have extents with these divisors, or these extents."""
+def compiled(tile, root, kernel, facts, *, target="sm_90", extent=(), **spec):
+    """A kernel where both arrays have extents with these divisors, or these extents."""
     assume = tuple(
         Assumption(
             param=name,
@@ -76,26 +67,23 @@ def code(tile, root, kernel, facts, *, extent=(), **spec):
         for name in ("z", "x")
     )
     params = (tensor("z", "f32", 2, out=True), tensor("x", "f32", 2))
-    made = tile.compile(
+    return tile.compile(
         job(
             tile,
             root,
             "k.py",
             kernel,
             params,
-            target="sm_90",
+            target=target,
             axes={"T": "f32", "BM": 4, "BN": 512},
             assume=assume,
             **spec,
         )
     )
-    file = root / "k.cubin"
-    file.write_bytes(made.data)
-    tool = find_tool("cuobjdump", ToolSearch()).path
-    done = subprocess.run(
-        [tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120
-    )
-    return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
+
+
+def code(tile, root, kernel, facts, **more):
+    return machine_code(compiled(tile, root, kernel, facts, **more), root)
 
 
 def masked(lines):
@@ -133,20 +121,4 @@ def test_kernels_can_ask(tile, root):
 
 
 def test_portable_code_is_for_readers_that_know_no_such_promise(tile, root):
-    facts = tuple(
-        Assumption(param=name, shape=(4, 512), stride=(8, 1), align=16) for name in ("z", "x")
-    )
-    params = (tensor("z", "f32", 2, out=True), tensor("x", "f32", 2))
-    made = tile.compile(
-        job(
-            tile,
-            root,
-            "k.py",
-            "mut",
-            params,
-            target="tileir",
-            axes={"T": "f32", "BM": 4, "BN": 512},
-            assume=facts,
-        )
-    )
-    assert made.info.ptx_isa == (13, 3)
+    assert compiled(tile, root, "mut", (4, 512), target="tileir").info.ptx_isa == (13, 3)

@@ -1,5 +1,5 @@
 """SIMT kernels in Python to images with no GPU: parameters, constants, options, targets, checks of
-indices; and the frontends' contract.
+indices.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.toolchain.simt_jobs import ADD, FILES, KERNELS, Z, frontend, job, scalar, tensor, write
+from tests.toolchain.simt_jobs import KERNELS, Z, frontend, job, scalar, tensor, write
 from tilec.frontends.simt.entry import NAMES
-from tilec.frontends.simt.frontend import SimtFrontend
-from tilec.model.declaration import KernelDecl
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.testing import contract
+from tilec.model.job import Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import AbiSlot, Param
 
 pytestmark = pytest.mark.toolchain
@@ -27,31 +23,6 @@ pytest.importorskip("numba_cuda")
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("simt"))
-
-
-def contract_job(source: Source, decl: KernelDecl) -> Job:
-    spec = KernelSpec(
-        name="add", language="simt", source=source, decl=decl, symbol="add", params=ADD
-    )
-    return Job(
-        spec=spec,
-        variant=Variant(kernel="add", id="add", axes=(("T", "f32"),)),
-        target=Target.parse("sm_90"),
-    )
-
-
-def test_the_frontend_keeps_the_contract(tmp_path: Path) -> None:
-    broken = KERNELS.replace("z[i] = common.scaled(x[i], a)", "z[i] = common.scaled(x[i], b)")
-    sample = contract.Sample(
-        make=SimtFrontend,
-        files=FILES,
-        path="k/a.py",
-        pulled_in="k/common.py",
-        kernel="add",
-        job=contract_job,
-        broken=(broken, 17),
-    )
-    contract.check_all(sample, tmp_path)
 
 
 def test_declarations(root: Path) -> None:

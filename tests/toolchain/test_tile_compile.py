@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
-from tests.toolchain.projects import write
+from tests.toolchain.projects import run_tool, write
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, job, scalar, tensor, vectors
 from tilec.frontends.tile import api
 from tilec.frontends.tools import run
-from tilec.frontends.tools.search import find_tool
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
@@ -191,14 +189,7 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     used = image.info.resources
     assert used.stack > 0
     (tmp_path / "image.cubin").write_bytes(image.data)
-    nvdisasm = find_tool("nvdisasm", tile._search).path
-    listing = subprocess.run(
-        [nvdisasm, "-c", "-ndf", tmp_path / "image.cubin"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
+    listing = run_tool("nvdisasm", "-c", "-ndf", tmp_path / "image.cubin")
     widths = {"": 4, "64": 8, "128": 16}
     shown = {
         name: sum(widths[w] for w in re.findall(rf"\s{name}(?:\.LU)?(?:\.(64|128))?\s", listing))
@@ -209,13 +200,6 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
 
 
 def test_the_newest_bytecode_that_both_know_is_written(tile):
-    tools = tile._python.tools()
-    listed = subprocess.run(
-        [tools["tileiras"].path, "--list-versions"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout.split()
+    listed = run_tool("tileiras", "--list-versions").split()
     newest = max(tuple(map(int, v.split("."))) for v in listed)
     assert tile._python.bytecode_version() == min(newest, api.BYTECODES[-1])

@@ -4,14 +4,12 @@ at the user's line.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.toolchain.projects import write
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile.frontend import TileFrontend
+from tests.toolchain.tile_jobs import frontend
 from tilec.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.cpu.tileir.read import read_module
@@ -41,10 +39,6 @@ __tile_global__ void scale(T* __restrict__ y, const T* __restrict__ x, int n, fl
 __global__ void simt(float* y) { y[0] = 1.0f; }
 """
 FILES = {"k/a.cu": TEXT, "k/unit.cuh": "#define UNIT 1.0f\n"}
-
-
-def frontend() -> TileFrontend:
-    return TileFrontend(ToolSearch(path=os.environ.get("PATH", "")))
 
 
 def job(

@@ -94,19 +94,6 @@ def test_an_exception_at_import_shows_the_users_frames(tile, tmp_path):
     assert "about to fail" in error.log
 
 
-def test_modules_through_a_changed_path(tile, tmp_path):
-    files = {
-        "k.py": "import os, sys\nsys.path.append(os.path.join(os.path.dirname(__file__), 'deep'))\nimport deeper\n",
-        "deep/deeper.py": "x = 1\n",
-    }
-    before = list(sys.path)
-    found = only(declare_error(tile, tmp_path, files))
-    assert found.startswith("k.py:3:1: error: UsageError: the module reads deep/deeper.py when")
-    assert 'fix: reads = ["deep/deeper.py"] beside the kernel\'s source' in found
-    assert sys.path == before
-    assert not list(tmp_path.rglob("__pycache__"))
-
-
 # --- the kernel, and what the manifest says of it
 # --------------------------------------------------------------------------------------------------------------------
 

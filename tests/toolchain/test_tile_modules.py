@@ -212,11 +212,6 @@ def test_modules_with_dataclasses_string_annotations_and_form_feeds(tile, tmp_pa
     assert "wrong" in caught.value.diagnostics[0].excerpt
 
 
-def test_a_source_without_kernels(tile, tmp_path):
-    write(tmp_path, {"k.py": "x = 1\n"})
-    assert tile.declare(Source(root=str(tmp_path), path="k.py")) == ()
-
-
 def test_a_virtual_environment_inside_of_the_project_is_not_part_of_it(tile, tmp_path, monkeypatch):
     """A package of such an environment that imports its own modules while it is used is none of the
     project's business.

@@ -4,8 +4,6 @@ attributes.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 pytest.importorskip("cuda.tile", reason="needs cuda-tile")
 
+from tests.toolchain.projects import run_tool
 from tests.toolchain.tile_corpus import KERNELS, compiled
 from tests.toolchain.tile_disassembly import canonical, disassemble
 from tests.toolchain.tile_encoder import encoders
@@ -20,9 +19,7 @@ from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
 from tilec.compile.events import Observer
-from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
-from tilec.frontends.tools.search import find_tool
 from tilec_runtime.cpu.tileir.ir import Loc, Module, Version
 from tilec_runtime.cpu.tileir.ops import BY_CODE, OPS, Arity
 from tilec_runtime.cpu.tileir.read import read_module
@@ -174,19 +171,14 @@ def cpp(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("cpp")
     source, output = folder / "sums.cu", folder / "sums.tilebc"
     source.write_text(CPP)
-    nvcc = find_tool("nvcc", ToolSearch(path=os.environ.get("PATH", ""))).path
-    command = [
-        str(nvcc),
+    options = [
         "--tilebc",
         "--enable-tile",
         "-std=c++20",
         "-arch=sm_90",
         "-lineinfo",
-        "-o",
-        str(output),
-        str(source),
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    run_tool("nvcc", *options, "-o", output, source)
     return output.read_bytes()
 
 

@@ -1,6 +1,4 @@
-"""Triton kernels to images with no GPU: parameters, facts, hints, launch facts, targets; and the
-frontends' contract.
-"""
+"""Triton kernels to images with no GPU: parameters, facts, hints, launch facts, targets."""
 
 from __future__ import annotations
 
@@ -11,12 +9,8 @@ from typing import Any
 import pytest
 
 from tests.toolchain.triton_jobs import (
-    ADD_ABI,
-    ADD_PARAMS,
     ALIGNED,
     FAST,
-    FILES,
-    KERNELS,
     dot_job,
     frontend,
     job,
@@ -26,10 +20,7 @@ from tests.toolchain.triton_jobs import (
     write,
 )
 from tilec.frontends.triton import api
-from tilec.frontends.triton.frontend import TritonFrontend
-from tilec.model.declaration import KernelDecl
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.testing import contract
+from tilec.model.job import Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
@@ -50,39 +41,6 @@ BOXES = tuple(
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("triton"))
-
-
-def contract_job(source: Source, decl: KernelDecl) -> Job:
-    spec = KernelSpec(
-        name="add",
-        language="triton",
-        source=source,
-        decl=decl,
-        symbol="add",
-        params=ADD_PARAMS,
-        abi=ADD_ABI,
-    )
-    return Job(
-        spec=spec,
-        variant=Variant(kernel="add", id="add", axes=(("T", "f32"), ("BLOCK", 256))),
-        target=Target.parse("sm_90"),
-    )
-
-
-def test_the_frontend_keeps_the_contract(tmp_path: Path) -> None:
-    broken = KERNELS.replace(
-        "tl.store(z_ptr + o, x + y * common.SCALE, mask=o < n)", "tl.store(z_ptr + o, x + w)"
-    )
-    sample = contract.Sample(
-        make=TritonFrontend,
-        files=FILES,
-        path="k/a.py",
-        pulled_in="k/common.py",
-        kernel="add",
-        job=contract_job,
-        broken=(broken, 12),
-    )
-    contract.check_all(sample, tmp_path)
 
 
 def test_declarations(root: Path) -> None:

@@ -4,7 +4,6 @@ same facts and the same assembler.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import pytest
 
 from tests.toolchain.prebuilt_samples import frontend as prebuilt
 from tests.toolchain.prebuilt_samples import source as prebuilt_source
+from tests.toolchain.projects import tool
 from tests.toolchain.triton_jobs import ADD_ABI, ALIGNED, FAST, dot_job, frontend, job, slot, write
-from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.modules import load
-from tilec.frontends.tools.search import find_tool
 from tilec.frontends.triton import api
 from tilec.model.job import Job, KernelSpec, Variant
 from tilec_runtime.bundle.cubin import section
@@ -83,9 +81,8 @@ def made_by_triton(
 
 @pytest.fixture
 def same_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ptxas = find_tool("ptxas", ToolSearch(path=os.environ.get("PATH", ""))).path
     for name in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
-        monkeypatch.setenv(name, ptxas)
+        monkeypatch.setenv(name, tool("ptxas"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
 

@@ -5,7 +5,6 @@ be compared as they are.
 from __future__ import annotations
 
 import functools
-import os
 import re
 import subprocess
 import tempfile
@@ -14,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.search import find_tool
+from tests.toolchain.projects import tool
 from tilec_runtime.cpu.tileir.ir import FloatAttr, Scalar
 from tilec_runtime.cpu.tileir.values import STORAGE, scalar
 
@@ -27,7 +25,7 @@ _KINDS = {kind.text: kind for kind in Scalar}
 
 @functools.cache
 def _tool() -> str:
-    return str(find_tool("tileirdisasm", ToolSearch(path=os.environ.get("PATH", ""))).path)
+    return tool("tileirdisasm")
 
 
 def disassemble(data: bytes) -> str | None:

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import shutil
 from pathlib import Path
 
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import SEARCH, scalar, tensor, write
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.safety import Checks
-from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.signature import Assumption, Param
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "tile_project"
 HEADER = "import cuda.tile as ct\n"
 
 
 def frontend(**changes: str) -> TileFrontend:
-    return TileFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
+    return TileFrontend(dataclasses.replace(SEARCH, **changes))
 
 
 def sample_at(folder: Path) -> Path:
     return Path(shutil.copytree(SAMPLE, folder / "project", dirs_exist_ok=True))
-
-
-def tensor(name: str, dtype: str = "f32", rank: int = 1, **fields) -> Param:
-    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **fields)
-
-
-def scalar(name: str, dtype: str = "f32") -> Param:
-    return Param(name=name, kind=ParamKind.SCALAR, dtype=dtype)
 
 
 def vectors(*names: str, dtype: str = "f32", **fields) -> tuple[Param, ...]:
@@ -71,6 +64,13 @@ def job(
         target=Target.parse(target),
         hints=tuple((hints or {}).items()),
     )
+
+
+def declared(tile: TileFrontend, root: Path, text: str) -> KernelDecl:
+    """The one kernel of k.py, which has this text."""
+    write(root, {"k.py": text})
+    (decl,) = tile.declare(Source(root=str(root), path="k.py"))
+    return decl
 
 
 def safe_ir(tile: TileFrontend, root: Path, checks: Checks) -> str:

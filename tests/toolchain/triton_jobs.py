@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from tests.toolchain import projects
-from tilec.frontends.base import ToolSearch
+from tests.toolchain.projects import scalar, tensor
 from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.kernel import AxisValue
-from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 
 KERNELS = '''import triton
 import triton.language as tl
@@ -67,20 +66,12 @@ FILES = {"k/__init__.py": "", "k/a.py": KERNELS, "k/common.py": COMMON}
 ALIGNED = tuple(Assumption(param=p, shape=(16,), align=16) for p in "xyz")
 
 
-def frontend(**changes: str) -> TritonFrontend:
-    return TritonFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
+def frontend() -> TritonFrontend:
+    return TritonFrontend(projects.SEARCH)
 
 
 def write(root: Path, files: dict[str, str] | None = None) -> Path:
     return projects.write(root, FILES if files is None else files)
-
-
-def tensor(name: str, dtype: str = "f32", rank: int = 1, **facts: Any) -> Param:
-    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **facts)
-
-
-def scalar(name: str, dtype: str) -> Param:
-    return Param(name=name, kind=ParamKind.SCALAR, dtype=dtype)
 
 
 def ptr(expr: str) -> AbiSlot:

@@ -88,8 +88,11 @@ def test_a_module_that_no_import_statement_names_is_declared(
     tmp_path: Path, code: str, name: str
 ) -> None:
     write(tmp_path, {name: "VALUE = 1\n"})
+    before = list(sys.path)
     with pytest.raises(CompileError, match=f"the module reads {name} when it is executed"):
         loaded(tmp_path, OPEN + code)
+    assert sys.path == before
+    assert not list(tmp_path.rglob("__pycache__"))
     assert name in [item.name for item in loaded(tmp_path, OPEN + code, name).inputs]
 
 
