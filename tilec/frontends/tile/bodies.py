@@ -59,7 +59,7 @@ class Bodies:
             for node in ast.walk(body.node):
                 if isinstance(node, ast.Name | ast.Attribute):
                     new = [
-                        item for item in _functions_in(_meaning(node, scope)) if item not in seen
+                        item for item in _functions_in(resolved(node, scope)) if item not in seen
                     ]
                     seen.update(new)
                     queue += new
@@ -76,10 +76,11 @@ def scope_of(function: FunctionType) -> dict[str, Any]:
     return found
 
 
-def _meaning(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+def resolved(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    """Return the value that a dotted name of a scope means, or None."""
     if isinstance(node, ast.Name):
         return scope.get(node.id)
-    base = _meaning(node.value, scope) if isinstance(node, ast.Attribute) else None
+    base = resolved(node.value, scope) if isinstance(node, ast.Attribute) else None
     if isinstance(node, ast.Attribute) and isinstance(base, ModuleType | type):
         return getattr(base, node.attr, None)
     return None

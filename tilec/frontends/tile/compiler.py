@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilec.frontends.base import ToolSearch
@@ -178,31 +178,24 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
     return load(source, again=again)
 
 
-@contextlib.contextmanager
 def _kernel_of(
     job: Job,
     module: LoadedModule,
     kernel: TileKernel,
     divisors: Mapping[str, tuple[int, ...]] | None,
-) -> Iterator[Any]:
-    """Return cuda.tile's kernel object."""
+) -> contextlib.AbstractContextManager[Any]:
+    """Return cuda.tile's kernel object for a `with`."""
     if kernel.safe is None:
-        yield kernel.kernel
-        return
-    values = {
-        **{p.name: p.default for p in kernel.safe.params if p.default is not None},
-        **dict(job.variant.constants),
-    }
-    modules = list(module.modules.values())
-    with entry(
+        return contextlib.nullcontext(kernel.kernel)
+    defaults = {p.name: p.default for p in kernel.safe.params if p.default is not None}
+    return entry(
         kernel.safe,
-        values,
-        modules,
+        {**defaults, **dict(job.variant.constants)},
+        list(module.modules.values()),
         line=kernel.decl.location.line,
         checks=job.spec.checks,
         divisors=divisors,
-    ) as made:
-        yield made
+    )
 
 
 def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str, str]) -> None:

@@ -10,11 +10,10 @@ import ast
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from tilec.frontends.tile import api
-from tilec.frontends.tile.bodies import Bodies, Body, scope_of
+from tilec.frontends.tile.bodies import Bodies, Body, resolved, scope_of
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
 from tilec.frontends.tools.python_errors import parameter_nodes
 
@@ -142,9 +141,9 @@ class Values:
         bodies: Bodies | None = None,
         depth: int = 0,
     ) -> None:
-        self._scope, self.given = scope, given
-        self._bodies, self._depth = bodies, depth
+        self.given, self._bodies, self._depth = given, bodies, depth
         self._bound = _bindings(node, scope)
+        self._scope = {name: value for name, value in scope.items() if not self._bound[name]}
         self._defined = _definitions(node)
         self._known: dict[str, Any] = {}
         self._busy: set[str] = set()
@@ -176,12 +175,7 @@ class Values:
 
     def resolved(self, node: ast.expr) -> Any:
         """Return the Python object that a dotted name of the module means, or None."""
-        if isinstance(node, ast.Name):
-            return None if self._bound[node.id] else self._scope.get(node.id)
-        if isinstance(node, ast.Attribute):
-            base = self.resolved(node.value)
-            return getattr(base, node.attr, None) if isinstance(base, ModuleType | type) else None
-        return None
+        return resolved(node, self._scope)
 
     def callee(self, function: ast.expr) -> Body | None:
         """Return the project's function that a call runs, or None."""

@@ -94,33 +94,6 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class CompileRequest:
-    """A kernel to compile.
-
-    Attributes:
-        kernel: Triton's object of the kernel.
-        types: Triton's type by parameter; `constexpr` for those in `constants`.
-        constants: values by index of the parameter.
-        divisible: indices of parameters that are divisible by 16.
-        options: Triton's compile options.
-        capability: compute capability as a number (90).
-        ptx_isa: PTX ISA to generate.
-        lineinfo: whether to keep source lines.
-        debug: whether to keep variables for a debugger.
-    """
-
-    kernel: Any
-    types: Mapping[str, str]
-    constants: Mapping[int, Any]
-    divisible: Sequence[int]
-    options: Mapping[str, Any]
-    capability: int
-    ptx_isa: Version
-    lineinfo: bool
-    debug: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
     """A compiled kernel.
 
@@ -304,8 +277,30 @@ def _language_name(name: str) -> str:
     return f"uint{name[1:]}" if name[0] == "u" else name
 
 
-def compile_ptx(request: CompileRequest) -> Compiled:
+def compile_ptx(
+    kernel: Any,
+    *,
+    types: Mapping[str, str],
+    constants: Mapping[int, Any],
+    divisible: Sequence[int],
+    options: Mapping[str, Any],
+    capability: int,
+    ptx_isa: Version,
+    lineinfo: bool,
+    debug: bool,
+) -> Compiled:
     """Run Triton's compiler up to PTX, without its cache and its ptxas.
+
+    Args:
+        kernel: Triton's object of the kernel.
+        types: Triton's type by parameter; `constexpr` for those in `constants`.
+        constants: values by index of the parameter.
+        divisible: indices of parameters that are divisible by 16.
+        options: Triton's compile options.
+        capability: compute capability as a number (90).
+        ptx_isa: PTX ISA to generate.
+        lineinfo: keep source lines.
+        debug: keep variables for a debugger.
 
     Raises:
         StageError: a pass failed.
@@ -317,22 +312,16 @@ def compile_ptx(request: CompileRequest) -> Compiled:
 
     with environment(), knobs.compilation.scope(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        knobs.compilation.disable_line_info = not (request.lineinfo or request.debug)
-        knobs.compilation.dump_ir_extract_di_local_variables = request.debug
-        target = GPUTarget("cuda", request.capability, 32)
+        knobs.compilation.disable_line_info = not (lineinfo or debug)
+        knobs.compilation.dump_ir_extract_di_local_variables = debug
+        target = GPUTarget("cuda", capability, 32)
         backend = make_backend(target)
-        isa = request.ptx_isa[0] * 10 + request.ptx_isa[1]
-        options = backend.parse_options(
-            {"enable_fp_fusion": True, **request.options, "ptx_version": isa}
-        )
-        facts: Any = {(index,): [["tt.divisibility", 16]] for index in request.divisible}
-        source = ASTSource(
-            request.kernel,
-            dict(request.types),
-            {(index,): value for index, value in request.constants.items()},
-            facts,
-        )
-        return _run(source, backend, options, target)
+        isa = ptx_isa[0] * 10 + ptx_isa[1]
+        parsed = backend.parse_options({"enable_fp_fusion": True, **options, "ptx_version": isa})
+        facts: Any = {(index,): [["tt.divisibility", 16]] for index in divisible}
+        values = {(index,): value for index, value in constants.items()}
+        source = ASTSource(kernel, dict(types), values, facts)
+        return _run(source, backend, parsed, target)
 
 
 def _run(source: Any, backend: Any, options: Any, target: Any) -> Compiled:

@@ -84,21 +84,20 @@ class JobCompiler:
 
     def _ptx(self, bound: Bound) -> api.Compiled:
         job = self._job
-        request = api.CompileRequest(
-            kernel=self._kernel.kernel,
-            types=bound.types,
-            constants=bound.constants,
-            divisible=bound.divisible,
-            options=self._options(),
-            capability=job.target.cc[0] * 10 + job.target.cc[1],
-            ptx_isa=shipped_isa(job, self._own_isa()),
-            lineinfo=job.spec.lineinfo,
-            debug=job.spec.debug,
-        )
         message = f"{job.spec.source.path}: kernel {job.spec.decl.name!r} does not compile for {job.target}"
         try:
             with self._module.active():
-                return api.compile_ptx(request)
+                return api.compile_ptx(
+                    self._kernel.kernel,
+                    types=bound.types,
+                    constants=bound.constants,
+                    divisible=bound.divisible,
+                    options=self._options(),
+                    capability=job.target.cc[0] * 10 + job.target.cc[1],
+                    ptx_isa=shipped_isa(job, self._own_isa()),
+                    lineinfo=job.spec.lineinfo,
+                    debug=job.spec.debug,
+                )
         except CompileError:
             raise
         except Exception as exc:
