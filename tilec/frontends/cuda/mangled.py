@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 import re
@@ -11,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from tilec.frontends.tools.cpp.declare import together
 from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.params import Scope, parameters, split
+from tilec.frontends.tools.cpp.symbol import demangled
 from tilec.frontends.tools.cpp.tokens import Token, lex
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
@@ -25,7 +25,7 @@ _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
 @functools.lru_cache(maxsize=1024)
 def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
     """Return the types of an entry's parameters, or None if its symbol has none."""
-    tokens = lex(_demangled(symbol)).tokens
+    tokens = lex(demangled(symbol)).tokens
     if not tokens or tokens[-1].text != "(":
         return None
     # Give each type a name: else `long` in `unsigned long` would be taken for one.
@@ -146,23 +146,3 @@ def _error(message: str, fix: str, decl: KernelDecl, name: str) -> CompileError:
     at = next(filter(None, locations), decl.location)
     diagnostic = Diagnostic(message=message, location=at, hint=fix)
     return CompileError(f"{decl.name}: {message}", diagnostics=(diagnostic,), fix=fix)
-
-
-def _demangled(symbol: str) -> str:
-    """Return the C++ name with parameters of a mangled symbol, or an empty string.
-
-    The C++ runtime library demangles. It is always there: the bindings of CUDA need it too.
-    """
-    if not symbol.startswith("_Z"):
-        return ""
-    runtime, libc = ctypes.CDLL("libstdc++.so.6"), ctypes.CDLL(None)
-    demangle = runtime["__cxa_demangle"]
-    demangle.restype, demangle.argtypes = ctypes.c_void_p, [ctypes.c_char_p, *[ctypes.c_void_p] * 3]
-    libc.free.restype, libc.free.argtypes = None, [ctypes.c_void_p]
-    address = demangle(symbol.encode(), None, None, None)
-    if not address:
-        return ""
-    try:
-        return ctypes.string_at(address).decode()
-    finally:
-        libc.free(address)

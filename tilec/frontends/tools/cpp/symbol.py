@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +15,6 @@ from tilec_runtime.model.suggest import did_you_mean
 
 _PLACE = re.compile(r"\{\s*(\w+)\s*\}")
 _DOUBLE = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
-_LENGTH = re.compile(r"\d+")
 
 
 def spell_value(value: AxisValue) -> str:
@@ -82,24 +82,35 @@ def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> di
     return bound
 
 
+def demangled(symbol: str) -> str:
+    """Return the C++ name with parameters of a mangled symbol, or an empty string.
+
+    The C++ runtime library demangles. It is always there: the bindings of CUDA need it too.
+    """
+    if not symbol.startswith("_Z"):
+        return ""
+    runtime, libc = ctypes.CDLL("libstdc++.so.6"), ctypes.CDLL(None)
+    demangle = runtime["__cxa_demangle"]
+    demangle.restype, demangle.argtypes = ctypes.c_void_p, [ctypes.c_char_p, *[ctypes.c_void_p] * 3]
+    libc.free.restype, libc.free.argtypes = None, [ctypes.c_void_p]
+    address = demangle(symbol.encode(), None, None, None)
+    if not address:
+        return ""
+    try:
+        return ctypes.string_at(address).decode()
+    finally:
+        libc.free(address)
+
+
 def readable(symbol: str) -> str:
     """Return the name in a mangled symbol: `ns::act` for `_ZN2ns3actEf`.
 
     Other symbols stay as they are.
     """
-    if not symbol.startswith("_Z"):
-        return symbol
-    rest = symbol[2:].removeprefix("L")
-    nested = rest.startswith("N")
-    rest = rest[1:].lstrip("rVK") if nested else rest
-    parts = []
-    while size := _LENGTH.match(rest):
-        end = size.end() + int(size[0])
-        parts.append(rest[size.end() : end])
-        rest = rest[end:]
-        if not nested:
-            break
-    return "::".join(parts) or symbol
+    text = demangled(symbol).replace("(anonymous namespace)::", "")
+    while "<" in text and (outer := re.sub(r"<[^<>]*>", "", text)) != text:
+        text = outer
+    return text.partition("(")[0].rpartition(" ")[2] or symbol
 
 
 def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
