@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.frontends.prebuilt.declare import opened_cubin
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec_runtime.bundle.cubin import Cubin, read_cubin
+from tilec_runtime.errors import BundleError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+
+_GIVES = {
+    FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),
+    FileKind.CUBIN: (TargetKind.CUBIN,),
+    FileKind.LTOIR: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
+    FileKind.NVVM: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
+    FileKind.TILEIR: (TargetKind.CUBIN, TargetKind.TILEIR),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +41,11 @@ class Member:
     number: str = ""
     entries: tuple[str, ...] = ()
     tile: bool = False
+
+    @property
+    def kinds(self) -> tuple[TargetKind, ...]:
+        """The kinds of targets that it can be used or compiled for."""
+        return () if self.form is FileKind.TILEIR and _in_fatbin(self) else _GIVES[self.form]
 
 
 def members(files: tuple[Prebuilt, ...], opener: Opener) -> list[Member]:
@@ -109,6 +123,29 @@ def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
             )
         ]
     return [Member(file=file, form=file.kind, what=file.kind.value)]
+
+
+def opened_cubin(file: Prebuilt) -> Cubin:
+    """Read a cubin.
+
+    Raises:
+        CompileError: it is damaged, or has no kernel.
+    """
+    try:
+        cubin = read_cubin(file.data)
+    except BundleError as exc:
+        cause, fix = (
+            exc.cause or "the file is cut short or damaged",
+            exc.fix or "see that the file is whole",
+        )
+        raise fault(file.path, exc.what, cause=cause, fix=fix) from exc
+    if not cubin.kernels:
+        raise fault(
+            file.path,
+            "this cubin has no kernel",
+            cause="it holds device functions alone, or was made for linking",
+        )
+    return cubin
 
 
 def _cubin(file: Prebuilt) -> Member:

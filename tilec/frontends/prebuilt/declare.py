@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Sequence
 
+from tilec.frontends.prebuilt.choose import members, opened_cubin
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, prebuilt_files
@@ -14,18 +15,11 @@ from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
-from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel
 from tilec_runtime.bundle.ptx import PtxEntry, PtxParam
-from tilec_runtime.errors import BundleError, Location
+from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import TargetKind
 
-_GIVES = {
-    FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),
-    FileKind.CUBIN: (TargetKind.CUBIN,),
-    FileKind.LTOIR: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
-    FileKind.NVVM: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
-    FileKind.TILEIR: (TargetKind.CUBIN, TargetKind.TILEIR),
-}
 # PTX states the size of an integer; compilers rarely mean the sign that they write.
 _LOOSE = {
     "u8": "u8",
@@ -49,44 +43,9 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
     """
     files = prebuilt_files(source)
     kernels = declared(files[0], opener)
-    kinds = {kind for file in files for kind in kinds_of(file, opener)}
+    kinds = {kind for piece in members(files, opener) for kind in piece.kinds}
     names = tuple(kind.value for kind in TargetKind if kind in kinds)
     return [dataclasses.replace(decl, kinds=names) for decl in kernels]
-
-
-def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
-    """Return the kinds of targets that a file can be used or compiled for."""
-    if file.kind is not FileKind.FATBIN:
-        return _GIVES[file.kind]
-    members = opener.members(file)
-    kinds = {kind for member in members.files for kind in _GIVES[member.kind]}
-    kinds |= {
-        kind for other, _ in members.others if other is FileKind.LTOIR for kind in _GIVES[other]
-    }
-    return tuple(kind for kind in TargetKind if kind in kinds)
-
-
-def opened_cubin(file: Prebuilt) -> Cubin:
-    """Read a cubin.
-
-    Raises:
-        CompileError: it is damaged, or has no kernel.
-    """
-    try:
-        cubin = read_cubin(file.data)
-    except BundleError as exc:
-        cause, fix = (
-            exc.cause or "the file is cut short or damaged",
-            exc.fix or "see that the file is whole",
-        )
-        raise fault(file.path, exc.what, cause=cause, fix=fix) from exc
-    if not cubin.kernels:
-        raise fault(
-            file.path,
-            "this cubin has no kernel",
-            cause="it holds device functions alone, or was made for linking",
-        )
-    return cubin
 
 
 def declared(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
