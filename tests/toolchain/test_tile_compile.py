@@ -131,7 +131,7 @@ def test_hints_and_levels(tile):
     assert _add(tile, axes={"TILE": 1024}, target="tileir", hints={"occupancy": 4}).data != plain
     slow, fast = (_add(tile, opt=level).info.resources.code for level in (0, 3))
     assert slow > fast
-    assert _add(tile, opt=3, hints={"opt": 0}).info.resources.code == slow
+    assert _add(tile, opt=3, hints={"opt_level": 0}).info.resources.code == slow
     assert _add(tile, opt=0, hints={"opt_level": 3}).info.resources.code == fast
 
 

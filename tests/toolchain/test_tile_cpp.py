@@ -202,6 +202,6 @@ def test_nvcc_alone_compiles_it(tmp_path: Path) -> None:
 def test_macros_and_the_level_of_optimisation_reach_the_compiler(tmp_path: Path) -> None:
     root = write(tmp_path, {**FILES, "k/unit.cuh": ""})
     image = frontend().compile(
-        job(root, "sm_90", options={"define": (("UNIT", "2.0f"),)}, hints=(("opt", 1),))
+        job(root, "sm_90", options={"define": (("UNIT", "2.0f"),)}, hints=(("opt_level", 1),))
     )
     assert image.info.symbol

@@ -20,7 +20,6 @@ from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.patches import install, stop_on_error
 from tilec.frontends.simt.patches import noting_signatures as noting_signatures
 from tilec.frontends.tools.environment import variables_hidden
-from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -106,12 +105,10 @@ def load() -> Any:
     try:
         with environment(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import numba_cuda
             from numba import cuda
             from numba.cuda.core import config
     except ImportError as exc:
         raise ToolchainError(f"numba-cuda cannot be imported: {exc}", fix=FIX) from exc
-    require_minor("numba-cuda", str(numba_cuda.__version__), TESTED, FIX)
     if config.ENABLE_CUDASIM:
         raise ToolchainError(
             "numba's simulator is in the place of its compiler",

@@ -83,7 +83,6 @@ class JobCompiler:
             ltoir_release=self._tools["libnvvm"].release if self._is_lto else None,
             linking=self._linking() if self._is_lto else (),
             max_threads=self._kernel.decl.max_threads,
-            shared_fix="make cuda.shared.array smaller, or take its size from launch.shared: cuda.shared.array(0, dtype)",
         )
         return image(self._job, lowered, self._tools["ptxas"])
 

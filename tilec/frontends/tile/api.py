@@ -117,22 +117,16 @@ def cuda_tile() -> ModuleType:
     """Return the module `cuda.tile`.
 
     Raises:
-        ToolchainError: it is not installed, or only in part.
+        ToolchainError: it cannot be imported.
     """
     try:
         with _environment():
             import cuda.tile
             import cuda.tile.compilation
-    except ModuleNotFoundError as exc:
-        if exc.name in ("cuda", "cuda.tile"):
-            raise ToolchainError(
-                "cuda-tile is not installed: tile kernels cannot be compiled", fix=FIX
-            ) from exc
-        raise ToolchainError(f"cuda-tile is half installed: {exc}", fix=FIX) from exc
     except (ImportError, OSError) as exc:
         raise ToolchainError(
             f"cuda-tile cannot be imported: {exc}",
-            cause="it is half installed, or for another platform",
+            cause="it is not installed, half installed, or for another platform",
             fix=FIX,
         ) from exc
     patches.name_installed_files()

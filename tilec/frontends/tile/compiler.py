@@ -26,7 +26,6 @@ from tilec_runtime.model.image import Image
 
 # Since this version, bytecode can declare an access as in bounds.
 _UNMASKED: Version = (13, 4)
-_ALIASES = {"opt": "opt_level"}
 
 
 class Compiler:
@@ -135,7 +134,7 @@ class Compiler:
     ) -> api.Exported:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
         name, at = kernel.decl.name, kernel.decl.location
-        hints = _hints(job)
+        hints = dict(job.hints)
         with (
             module.active(),
             _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain,
@@ -233,10 +232,6 @@ def _divisors(
                 divisor if extent is None else extent for extent, divisor in known
             )
     return found
-
-
-def _hints(job: Job) -> dict[str, int]:
-    return {_ALIASES.get(name, name): value for name, value in job.hints}
 
 
 def _warnings(

@@ -35,7 +35,6 @@ from tilec_runtime.model.image import Image
 
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary")
 _OLDEST = "sm_80"
-_HINTS = ("opt", "opt_level")
 
 
 class CppCompiler:
@@ -135,14 +134,13 @@ class _JobCompiler:
         )
 
     def _opt(self) -> int:
-        hints = dict(self._job.hints)
-        for name in hints:
-            if name not in _HINTS:
+        for name, _ in self._job.hints:
+            if name != "opt_level":
                 raise CompileError(
                     f"hint {name!r}: nvcc takes none of this name for CUDA Tile C++",
-                    fix=f"leave it out; hints of these kernels are {' and '.join(_HINTS)}",
+                    fix="leave it out; the hint of these kernels is opt_level",
                 )
-        return min([self._spec.opt, *hints.values()])
+        return min([self._spec.opt, *dict(self._job.hints).values()])
 
     def _bytecode(self, expression: str) -> tuple[bytes, tuple[Diagnostic, ...]]:
         """Return the source's Tile IR with project-relative file names, and nvcc's warnings."""

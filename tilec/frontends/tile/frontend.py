@@ -27,7 +27,7 @@ class TileFrontend:
     suffixes: tuple[str, ...] = SUFFIXES["tile"]
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.TILEIR)
     simt: bool = False
-    hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
+    hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level")
 
     def __init__(self, search: ToolSearch) -> None:
         """Remember the search paths of tools."""

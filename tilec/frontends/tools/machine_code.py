@@ -60,7 +60,6 @@ class Lowered(Code):
         arch: architecture for ptxas (`sm_90a`).
         opt, lineinfo, debug: options for ptxas.
         flags: further flags of ptxas.
-        shared_cause, shared_fix: cause and fix of the error for too much shared memory.
     """
 
     maker: str
@@ -69,8 +68,6 @@ class Lowered(Code):
     lineinfo: bool
     debug: bool = False
     flags: tuple[str, ...] = ()
-    shared_cause: str = ""
-    shared_fix: str
 
 
 def image(job: Job, lowered: Lowered, tool: Tool) -> Image:
@@ -88,8 +85,6 @@ def image(job: Job, lowered: Lowered, tool: Tool) -> Image:
         message = f"the image that ptxas made cannot be read: {exc.what}"
         raise CompileError(message, log=done.log) from exc
     abi.check(lowered.abi, entry.params, job.spec.decl, stated=bool(job.spec.abi))
-    if job.target.kind is not TargetKind.PTX:
-        _check_shared(job, lowered, entry)
     return finished(job, lowered, entry, cubin=done.cubin, log=done.log, release=tool.release)
 
 
@@ -222,10 +217,3 @@ def _assembled(job: Job, lowered: Lowered, tool: Tool) -> ptxas.Assembled:
         message = f"ptxas refuses the PTX that {lowered.maker} made: {first}"
         raise CompileError(message, log=done.log, command=done.command)
     return done
-
-
-def _check_shared(job: Job, lowered: Lowered, entry: CubinKernel) -> None:
-    needed, most = entry.shared + lowered.shared, job.target.arch.shared_block
-    if needed > most:
-        message = f"a block needs {needed} bytes of shared memory, and {job.target} has {most}"
-        raise CompileError(message, cause=lowered.shared_cause, fix=lowered.shared_fix)

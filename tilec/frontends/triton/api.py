@@ -17,7 +17,6 @@ from types import FunctionType
 from typing import Any
 
 from tilec.frontends.tools.environment import variables_hidden
-from tilec.frontends.tools.packages import require_minor
 from tilec.frontends.triton.heuristics import Known, Read, formula_of
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -149,7 +148,6 @@ def load() -> Any:
             import triton.compiler
     except ImportError as exc:
         raise ToolchainError(f"triton cannot be imported: {exc}", fix=FIX) from exc
-    require_minor("triton", str(triton.__version__), TESTED, FIX)
     return triton
 
 

@@ -42,6 +42,13 @@ class JobCompiler:
         job, target = self._job, self._job.target
         bound = bind(job, self._kernel)
         compiled = self._ptx(bound)
+        most = target.arch.shared_block
+        if target.kind is not TargetKind.PTX and compiled.shared > most:
+            raise CompileError(
+                f"a block needs {compiled.shared} bytes of shared memory, and {target} has {most}",
+                cause="the tiles of all stages of the pipeline are in shared memory at once",
+                fix="take smaller tiles or fewer num_stages, for this target in hints, or exclude the variant in [[override]]",
+            )
         lowered = Lowered(
             text=ptx.relative_files(compiled.ptx, ((job.spec.source.root, ""),)),
             maker="Triton",
@@ -58,8 +65,6 @@ class JobCompiler:
             block=(compiled.threads, 1, 1),
             cluster=(compiled.clusters, 1, 1) if compiled.clusters > 1 else (),
             shared=compiled.shared,
-            shared_cause="the tiles of all stages of the pipeline are in shared memory at once",
-            shared_fix="take smaller tiles or fewer num_stages, for this target in hints, or exclude the variant in [[override]]",
         )
         return image(self._job, lowered, self._tool)
 

@@ -118,8 +118,7 @@ class Nvrtc:
                 self._check(lib.nvrtcAddNameExpression(program, encoded))
             deadline = time.monotonic() + timeout
             guard = _CANCEL(lambda _payload, _reserved: int(time.monotonic() > deadline))
-            if hasattr(lib, "nvrtcSetFlowCallback"):
-                self._check(lib.nvrtcSetFlowCallback(program, guard, None))
+            self._check(lib.nvrtcSetFlowCallback(program, guard, None))
             argv = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             rc = lib.nvrtcCompileProgram(program, len(options), argv)
             log = (
