@@ -85,7 +85,7 @@ class Display:
         if self._app.verbose:
             message = (
                 time_text(trial.seconds)
-                if trial.measured
+                if trial.measurement
                 else f"{trial.status.value}: {trial.reason}"
             )
             self._app.detail(f"{space.case.name}: {point_text(trial.point, space.free)}: {message}")
@@ -108,48 +108,27 @@ class Display:
 def _print_table(app: App, result: CaseResult) -> None:
     """Print the candidates of a case, the fastest first."""
     space, best = result.space, result.best
-    if best is None:
-        ordered = list(result.trials)
-    else:
-        rest = (trial for trial in result.trials if trial.point != best.point)
-        ordered = [
-            best,
-            *sorted(
-                rest, key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0)
-            ),
-        ]
+    rest = sorted((one for one in result.trials if one is not best), key=lambda one: one.rank)
+    ordered = [best, *rest] if best else rest
     shown = ordered if app.verbose else ordered[:SHOWN]
     rows: list[list[Cell]] = []
     for trial in shown:
         status = Status.BEST if trial is best else trial.status
-        word = (status.value, TINTS[status])
-        if trial.measured:
-            summary = trial.summary
-            ratio = _ratio_text(trial.seconds / best.seconds) if best and trial is not best else "-"
-            rows.append(
-                [
-                    point_text(trial.point, space.free),
-                    word,
-                    time_text(summary.median),
-                    spread_text(summary),
-                    ratio,
-                    _why(trial, best),
-                ]
-            )
-        else:
-            rows.append([point_text(trial.point, space.free), word, "-", "-", "-", trial.reason])
+        row: list[Cell] = [point_text(trial.point, space.free), (status.value, TINTS[status])]
+        if trial.measurement is None:
+            rows.append([*row, "-", "-", "-", trial.reason])
+            continue
+        summary, ratio, why = trial.measurement.summary, "-", ""
+        if best and trial is not best:
+            ratio = _ratio_text(trial.seconds / best.seconds)
+            why = f"behind after {trial.effort:.0%}" if trial.effort < best.effort else ""
+        rows.append([*row, time_text(summary.median), spread_text(summary), ratio, why])
     heads = columns("candidate", "result", ">median", ">95 %", ">to best", "~why")
     app.table(heads, rows, indent="  ")
     hidden = Counter(trial.status.value for trial in ordered[len(shown) :])
     if hidden:
         counts = ", ".join(f"{count} {status}" for status, count in hidden.items())
         app.say(f"  and {counts} (--verbose shows them)")
-
-
-def _why(trial: Trial, best: Trial | None) -> str:
-    if best and trial is not best and trial.effort < best.effort:
-        return f"behind after {trial.effort:.0%}"
-    return ""
 
 
 def _remarks(result: CaseResult) -> list[str]:
@@ -178,15 +157,16 @@ def _decision(result: CaseResult) -> Iterator[str]:
 
 def _doubts(result: CaseResult) -> Iterator[str]:
     best = result.best
-    if best and best.summary.outliers:
-        far = best.summary.outliers
+    if best and best.measurement and (far := best.measurement.summary.outliers):
         worst = max(far, key=lambda one: abs(one - best.seconds))
-        yield f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst)}; not removed"
-    held = [trial for trial in result.trials if trial.held_back]
+        count = len(best.measurement.samples)
+        yield f"{plural(len(far), 'outlier')} among {count} samples, the furthest {time_text(worst)}; not removed"
+    measured = [trial.measurement for trial in result.trials if trial.measurement]
+    held = [one.held_back for one in measured if one.held_back]
     if held:
-        reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
+        reasons = ", ".join(dict.fromkeys(reason for reasons in held for reason in reasons))
         yield f"clocks were throttled ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
-    restless = sum(not trial.steady for trial in result.trials if trial.measured)
+    restless = sum(not one.steady for one in measured)
     if restless:
         yield f"{plural(restless, 'candidate')} did not become steady while warming up"
     if result.untried and result.trials:

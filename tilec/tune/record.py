@@ -222,12 +222,10 @@ def _entry(
     hints: dict[str, tuple[tuple[str, int], ...]],
     code: str,
 ) -> TunedEntry:
-    effort = best.effort
-    ranked = sorted(
-        (trial for trial in result.trials if trial.point != best.point),
-        key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0),
-    )
-    median, interval = _times(best)
+    rest = [trial for trial in result.trials if trial.point != best.point]
+    winner = _candidate(best, best.effort)
+    assert winner.median_us is not None
+    assert winner.interval_us is not None
     return TunedEntry(
         case=result.space.case.case,
         ranges=tuple(bucket_of(value) for value in at),
@@ -236,41 +234,35 @@ def _entry(
         variant=best.variant,
         code=code,
         hints=hints.get(best.variant, ()),
-        median_us=median,
-        interval_us=interval,
-        samples=len(best.samples),
+        median_us=winner.median_us,
+        interval_us=winner.interval_us,
+        samples=winner.samples,
         candidates=(
-            _candidate(best, effort, Status.BEST),
-            *(_candidate(trial, effort, trial.status) for trial in ranked),
+            dataclasses.replace(winner, status=Status.BEST),
+            *(_candidate(one, best.effort) for one in sorted(rest, key=lambda one: one.rank)),
         ),
     )
 
 
-def _candidate(trial: Trial, effort: float, status: Status) -> Candidate:
-    if not trial.measured:
-        return Candidate(point=trial.point, status=status, reason=trial.reason)
-    median, interval = _times(trial)
-    reason = ""
+def _candidate(trial: Trial, effort: float) -> Candidate:
+    """Return a candidate of the record, with times in microseconds, rounded."""
+    if trial.measurement is None:
+        return Candidate(point=trial.point, status=trial.status, reason=trial.reason)
+    summary, status, reason = trial.measurement.summary, trial.status, ""
     if trial.effort < effort:
         status, reason = Status.PRUNED, f"behind after {trial.effort:.0%} of a measurement"
-    return Candidate(
-        point=trial.point,
-        status=status,
-        reason=reason,
-        median_us=median,
-        interval_us=interval,
-        samples=len(trial.samples),
-    )
-
-
-def _times(trial: Trial) -> tuple[float, tuple[float, float]]:
-    """Return median and interval in microseconds, rounded as in the record."""
-    summary = trial.summary
     low, middle, high = (
         max(round(1e6 * value, 4), 1e-4)
         for value in (summary.interval.low, summary.median, summary.interval.high)
     )
-    return middle, (low, high)
+    return Candidate(
+        point=trial.point,
+        status=status,
+        reason=reason,
+        median_us=middle,
+        interval_us=(low, high),
+        samples=len(trial.measurement.samples),
+    )
 
 
 def _dtypes(entry: TunedEntry, info: KernelInfo) -> tuple[object, ...]:
@@ -278,8 +270,9 @@ def _dtypes(entry: TunedEntry, info: KernelInfo) -> tuple[object, ...]:
 
 
 def _clocks(trials: Sequence[Trial]) -> Clocks | None:
-    sm = [clock for trial in trials if trial.sm for clock in trial.sm]
-    memory = [clock for trial in trials if trial.memory for clock in trial.memory]
+    measured = [trial.measurement for trial in trials if trial.measurement]
+    sm = [clock for one in measured for clock in one.sm or ()]
+    memory = [clock for one in measured for clock in one.memory or ()]
     return (
         Clocks(sm=(min(sm), max(sm)), memory=(min(memory), max(memory))) if sm and memory else None
     )

@@ -326,11 +326,11 @@ def _rivals(ranked: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
     all that may be faster, even if they were given up early.
     """
     second = list(ranked[1:2])
-    if not ranked or not any(trial.held_back for trial in trials):
+    if not ranked or not any(one.measurement and one.measurement.held_back for one in trials):
         return second
     near = [
         trial
         for trial in trials
-        if trial.measured and trial not in ranked[:2] and trial.seconds < _NEAR * ranked[0].seconds
+        if trial not in ranked[:2] and trial.seconds < _NEAR * ranked[0].seconds
     ]
     return [*second, *sorted(near, key=lambda trial: trial.seconds)][:_RIVALS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -85,8 +84,18 @@ class Study:
         """Take the answer for a candidate."""
         with self._change:
             self._busy -= 1
-            trial = trial_of(self.space.case.name, self._point(ask), ask.effort, answer)
-            self._tell(ask, dataclasses.replace(trial, device=device))
+            trial = Trial(
+                case=self.space.case.name,
+                point=self._point(ask),
+                status=answer.status,
+                reason=answer.reason,
+                effort=ask.effort,
+                measurement=answer.measurement,
+                variant=answer.variant,
+                cache=answer.cache,
+                device=device,
+            )
+            self._tell(ask, trial)
 
     def wanted(self, most: int) -> list[Point]:
         """Return points to compile next: requested ones first, then those ahead."""
@@ -169,18 +178,18 @@ class Study:
     def _remembered(self, point: Point, effort: float) -> Trial | None:
         """Return an earlier trial with at least this effort."""
         return next(
-            (t for t in self._known.get(point, ()) if not t.measured or t.effort >= effort), None
+            (t for t in self._known.get(point, ()) if not t.measurement or t.effort >= effort), None
         )
 
     def _tell(self, ask: Ask, trial: Trial, *, fresh: bool = True) -> None:
         self._trials[ask.index] = trial
-        self._searcher.tell(ask, trial.seconds if trial.measured else None)
+        self._searcher.tell(ask, trial.seconds if trial.measurement else None)
         best = self._ranked()
         self._listener(trial, best[0] if best else None, fresh)
         self._change.notify_all()
 
     def _ranked(self) -> list[Trial]:
-        measured = [trial for trial in self._trials.values() if trial.measured]
+        measured = [trial for trial in self._trials.values() if trial.measurement]
         effort = max((trial.effort for trial in measured), default=1.0)
         return sorted(
             (trial for trial in measured if trial.effort == effort), key=lambda trial: trial.seconds
@@ -201,26 +210,3 @@ class Study:
     def _finish(self) -> None:
         self.over = True
         self._change.notify_all()
-
-
-def trial_of(case: str, point: Point, effort: float, answer: wire.Measured) -> Trial:
-    """Return the trial of a worker's answer."""
-    measurement = answer.measurement
-    if measurement is None:
-        return Trial(
-            case=case, point=point, status=answer.status, reason=answer.reason, effort=effort
-        )
-    return Trial(
-        case=case,
-        point=point,
-        status=answer.status,
-        effort=effort,
-        samples=measurement.samples,
-        launches=measurement.launches,
-        variant=answer.variant,
-        cache=answer.cache,
-        sm=measurement.sm,
-        memory=measurement.memory,
-        held_back=measurement.held_back,
-        steady=measurement.steady,
-    )

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from tests.tune_samples import A, B, C, kernel_with, planned
+from tilec.bench.measure import Measurement
 from tilec.bench.statistics import ratio_of
 from tilec.cli import tune_show
 from tilec.cli.app import App
@@ -124,12 +125,14 @@ def result_of(space: Space) -> CaseResult:
     wrong, best, second = (
         Trial(case=space.case.name, point=point, status=Status.MEASURED) for point in space.points
     )
-    wrong = dataclasses.replace(
-        wrong, status=Status.WRONG, reason="c[0] is 1, expected 2", samples=()
+    wrong = dataclasses.replace(wrong, status=Status.WRONG, reason="c[0] is 1, expected 2")
+    fast = Measurement(
+        samples=(8.123e-4,) * 29 + (5e-3,), launches=1, steady=True, held_back=("power",)
     )
-    best = dataclasses.replace(best, samples=(8.123e-4,) * 29 + (5e-3,), held_back=("power",))
-    second = dataclasses.replace(second, samples=(9e-4,) * 30, steady=False)
-    pairs = ratio_of(best.samples[:29], second.samples[:29])
+    slow = Measurement(samples=(9e-4,) * 30, launches=1, steady=False)
+    best = dataclasses.replace(best, measurement=fast)
+    second = dataclasses.replace(second, measurement=slow)
+    pairs = ratio_of(fast.samples[:29], slow.samples[:29])
     return CaseResult(
         space=space,
         best=best,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tilec.bench.measure import Measurement
 from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial
@@ -31,14 +32,16 @@ MEASURED = Trial(
     point=POINT,
     status=Status.MEASURED,
     effort=1 / 3,
-    samples=(1e-3, 1.1e-3),
-    launches=2,
+    measurement=Measurement(
+        samples=(1e-3, 1.1e-3),
+        launches=2,
+        steady=False,
+        sm=(1755, 1980),
+        memory=(3201, 3201),
+        held_back=("power",),
+    ),
     variant="gemm-f16-BM64",
     cache="rotated",
-    sm=(1755, 1980),
-    memory=(3201, 3201),
-    held_back=("power",),
-    steady=False,
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tune_samples import built, planned
+from tilec.bench.measure import Measurement
 from tilec.manifest.tuning_file import read_record, record_text
 from tilec.model.tuning import Status, TuningRecord, size_expressions
 from tilec.testing.fake_driver import H200
@@ -44,14 +45,15 @@ def results(info, kernel) -> list[CaseResult]:
             for point in space.points
         )
         wrong = dataclasses.replace(wrong, status=Status.WRONG, reason="c[0] is 1, expected 2")
-        best = dataclasses.replace(
-            best,
-            samples=(1e-3,) * 30,
-            variant=f"gemm-{space.case.name}",
-            sm=(1500, 1980),
-            memory=(3201, 3201),
+        times = Measurement(
+            samples=(1e-3,) * 30, launches=1, steady=True, sm=(1500, 1980), memory=(3201, 3201)
         )
-        behind = dataclasses.replace(behind, samples=(2e-3,) * 6, effort=1 / 3)
+        best = dataclasses.replace(best, measurement=times, variant=f"gemm-{space.case.name}")
+        behind = dataclasses.replace(
+            behind,
+            measurement=Measurement(samples=(2e-3,) * 6, launches=1, steady=True),
+            effort=1 / 3,
+        )
         found.append(CaseResult(space=space, best=best, trials=(wrong, best, behind)))
     return found
 
