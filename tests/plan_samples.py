@@ -16,6 +16,7 @@ from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime.errors import TilecError
 from tilec_runtime.launch.images import ImageStore, Site
 from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.plans import Plans
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety
@@ -625,6 +626,11 @@ def outcome(
     return [f"{launch.symbol} {launch.shape} {launch.arguments!r}" for launch in launches]
 
 
+def plan_count(launcher: Launcher) -> int:
+    """How many plans Python keeps for a launcher."""
+    return sum(map(len, launcher.plans._plans.values()))
+
+
 def compare(
     calls: Calls, count: int, cached: Launcher, driver: Driver, stream: int = 5
 ) -> tuple[int, int]:
@@ -634,13 +640,13 @@ def compare(
     fresh, other = launcher_of(calls.info, Plain)
     launched = hits = 0
     for _ in range(count):
-        values, before, enqueued = calls.arguments(), len(cached.plans), len(other.launches)
-        fresh.plans.clear()
+        values, before, enqueued = calls.arguments(), plan_count(cached), len(other.launches)
+        fresh.plans = Plans()
         found = outcome(cached, driver, values, stream)
         assert found == outcome(fresh, other, values, stream), f"{calls.info}\n{calls.values}"
         if len(other.launches) > enqueued:
             launched += 1
-            hits += len(cached.plans) == before
+            hits += plan_count(cached) == before
             calls.keep()
         calls.change()
     return launched, hits

@@ -150,14 +150,6 @@ void cache_clear(struct cache *cache)
         free_entry(unlink_oldest(cache));
 }
 
-size_t cache_plan_count(const struct cache *cache)
-{
-    size_t count = 0;
-    for (const struct entry *entry = cache->oldest; entry != NULL; entry = entry->next_in_age)
-        count += entry->plan_count;
-    return count;
-}
-
 int cache_traverse(const struct cache *cache, visitproc visit, void *arg)
 {
     for (const struct entry *entry = cache->oldest; entry != NULL; entry = entry->next_in_age) {

@@ -36,7 +36,6 @@ bool cache_add(struct cache *cache, const struct call *call, PyObject *types, st
 /* Drop all plans. */
 void cache_clear(struct cache *cache);
 
-size_t cache_plan_count(const struct cache *cache);
 int cache_traverse(const struct cache *cache, visitproc visit, void *arg);
 
 #endif

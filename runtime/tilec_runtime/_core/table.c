@@ -238,17 +238,6 @@ static PyObject *table_add(struct table *table, PyObject *args)
     return add_plan(table, &call, source) ? Py_NewRef(Py_True) : NULL;
 }
 
-static PyObject *table_drop(struct table *table, PyObject *Py_UNUSED(unused))
-{
-    cache_clear(&table->cache);
-    Py_RETURN_NONE;
-}
-
-static Py_ssize_t table_length(struct table *table)
-{
-    return (Py_ssize_t)cache_plan_count(&table->cache);
-}
-
 /* The type --------------------------------------------------------------------------------------------------------------------------- */
 
 /* Set the target of launches: a test double, or the handle of the device's context, for which the driver is opened. */
@@ -345,7 +334,6 @@ bool table_check(PyObject *object)
 static PyMethodDef table_methods[] = {
     {"launch", (PyCFunction)(void (*)(void))table_launch, METH_FASTCALL, launch_doc},
     {"add", (PyCFunction)table_add, METH_VARARGS, add_doc},
-    {"clear", (PyCFunction)table_drop, METH_NOARGS, PyDoc_STR("clear()\n--\n\nDrop all plans.")},
     {NULL, NULL, 0, NULL},
 };
 
@@ -356,7 +344,6 @@ static PyType_Slot table_slots[] = {
     {Py_tp_clear, table_clear},
     {Py_tp_dealloc, table_dealloc},
     {Py_tp_methods, table_methods},
-    {Py_sq_length, table_length},
     {0, NULL},
 };
 

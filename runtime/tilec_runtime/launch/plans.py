@@ -89,10 +89,6 @@ class Plans:
         """Start empty."""
         self._plans: dict[Key, tuple[LaunchPlan, ...]] = {}
 
-    def __len__(self) -> int:
-        """Return the number of cached plans."""
-        return sum(map(len, self._plans.values()))
-
     def find(self, facts: CallFacts) -> tuple[LaunchPlan, list[int]] | None:
         """Return a cached plan for a call and its program's outputs, or None on a miss."""
         for plan in self._plans.get(facts.key, ()):
@@ -106,7 +102,3 @@ class Plans:
         if len(self._plans) >= MOST_PLANS and facts.key not in self._plans:
             self._plans.clear()
         self._plans[facts.key] = (plan, *self._plans.get(facts.key, ())[: MOST_ALIKE - 1])
-
-    def clear(self) -> None:
-        """Drop all plans."""
-        self._plans.clear()

@@ -268,7 +268,7 @@ def test_plans_that_are_remembered_are_bounded():
     plans, plan = Plans(), object()
     for key in range(MOST_PLANS + 10):
         plans.add(SimpleNamespace(key=key), plan)
-    assert 1 < len(plans) <= MOST_PLANS
+    assert 1 < len(plans._plans) <= MOST_PLANS
 
 
 def test_explanations():

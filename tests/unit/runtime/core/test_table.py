@@ -99,7 +99,6 @@ def test_malformed_plans_are_refused(changed: dict[str, Any]) -> None:
         plans.add((1,), Plan(**changed))
     with pytest.raises(AttributeError):
         plans.add((1,), object())
-    assert len(plans) == 0
     assert plans.launch(5, (1,)) is False
 
 
@@ -217,9 +216,7 @@ def test_a_key_keeps_its_types_and_eviction_lets_them_go() -> None:
         plans.add((last,), Plan())
     gc.collect()
     assert gone() is None
-    assert (len(plans), plans.launch(5, (last,))) == (1024, True)
-    plans.clear()
-    assert (len(plans), plans.launch(5, (last,))) == (0, False)
+    assert plans.launch(5, (last,)) is True
 
 
 # While the driver is called
@@ -231,15 +228,16 @@ def test_a_plan_that_is_evicted_while_it_launches_lives_until_the_launch_is_done
     seen = []
 
     def evict() -> None:
-        plans.clear()
+        for _ in range(1024):
+            plans.add((type("Each", (), {})(),), Plan())
         gc.collect()
-        seen.append((len(plans), alive() is not None))
+        seen.append((plans.launch(5, (1,)), alive() is not None))
 
     plans = table(Recorder(then=evict))
     plans.add((1,), plan)
     del plan
     assert plans.launch(5, (1,)) is True
-    assert seen == [(0, True)]
+    assert seen == [(False, True)]
     gc.collect()
     assert alive() is None
 
