@@ -20,7 +20,6 @@ _STRANGE = r"\w+|\*\*|&&|\|\|"
 _PAIRS = ("<=", ">=", "!=", "==", "//", ".shape", ".stride", ".size", ".ptr", ".dtype")
 _SINGLES = str.maketrans(dict.fromkeys("()[],:+-*%<> \t\r\n", " "))
 _BLANKS = str.maketrans("\t\r\n", "   ")
-_WAITING = tuple("-+*/%<>=([,.")
 _FOREIGN = {
     "&&": "write 'and'",
     "||": "write 'or'",
@@ -49,17 +48,14 @@ def parse_tree(text: str) -> ast.expr:
         raise ExpressionError("the expression is empty", text=text, column=1)
     if not _plain_words(text):
         _scan(text)
-    if _unfinished(text.rstrip()):
-        raise ExpressionError(
-            "the expression ends too early", text=text, column=len(text.rstrip()) + 1
-        )
     # Python's parser gets one line: tabs and line ends become blanks, which keeps columns.
     body = text.translate(_BLANKS)
     start = len(body) - len(body.lstrip(" "))
     try:
         node = ast.parse(body.strip(" "), mode="eval").body
     except SyntaxError as error:
-        column = min((error.offset or 1) + start, len(text.rstrip()) + 1)
+        end = len(text.rstrip()) + 1
+        column = min(error.offset + start, end) if error.offset else end  # 0 is the end
         raise ExpressionError(_plain(error, text, column), text=text, column=column) from None
     except (ValueError, MemoryError, RecursionError):
         raise ExpressionError("the expression is nested too deeply", text=text, column=1) from None
@@ -102,14 +98,6 @@ def _scan(text: str) -> None:
             hint = f": {_FOREIGN[word]}" if word in _FOREIGN else ""
             raise ExpressionError(f"unexpected {word!r}{hint}", text=text, column=at + 1)
         at = token.end()
-
-
-def _unfinished(text: str) -> bool:
-    """Whether the text ends with an operator that needs another operand."""
-    # No regular expression: every process parses expressions, and would have to compile it.
-    last = next((word for word in ("and", "or", "not") if text.endswith(word)), "")
-    before = text[: -len(last)][-1:] if last else "_"
-    return text.endswith(_WAITING) or not (before.isalnum() or before == "_")
 
 
 def _plain(error: SyntaxError, text: str, column: int) -> str:
