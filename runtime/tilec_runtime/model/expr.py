@@ -13,7 +13,7 @@ from typing import Any
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run, Symbol
-from tilec_runtime.model.expr_tree import column_of, parse_tree
+from tilec_runtime.model.expr_tree import column_of, parse_tree, refuse_foreign
 
 # The function that passes a tensor as a tensor descriptor, allowed in `args`.
 DESCRIPTOR = "descriptor"
@@ -202,7 +202,11 @@ def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr
 
 def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:
     builder = Builder(text, names)
-    kind, run = builder.build(node, 1)
+    try:
+        kind, run = builder.build(node, 1)
+    except ExpressionError:
+        refuse_foreign(text)
+        raise
     if kind == "tuple":
         raise builder.error(
             node, "a whole shape can only be compared: take one extent, such as x.shape[0]"

@@ -15,10 +15,6 @@ MAX_LENGTH = 1000
 _PIECE = r"""[ \t\r\n]+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
     | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.:]"""
 _STRANGE = r"\w+|\*\*|&&|\|\|"
-# Operators of two characters, and attributes with their dot, since a dot is an operator only in
-# front of an attribute's name. `_SINGLES` has the operators of one character.
-_PAIRS = ("<=", ">=", "!=", "==", "//", ".shape", ".stride", ".size", ".ptr", ".dtype")
-_SINGLES = str.maketrans(dict.fromkeys("()[],:+-*%<> \t\r\n", " "))
 _BLANKS = str.maketrans("\t\r\n", "   ")
 _FOREIGN = {
     "&&": "write 'and'",
@@ -46,18 +42,20 @@ def parse_tree(text: str) -> ast.expr:
         )
     if not text.strip(" \t\r\n"):
         raise ExpressionError("the expression is empty", text=text, column=1)
-    if not _plain_words(text):
-        _scan(text)
+    if not text.isascii() or "#" in text or "\\" in text:  # Python's parser accepts these
+        refuse_foreign(text)
     # Python's parser gets one line: tabs and line ends become blanks, which keeps columns.
     body = text.translate(_BLANKS)
     start = len(body) - len(body.lstrip(" "))
     try:
         node = ast.parse(body.strip(" "), mode="eval").body
     except SyntaxError as error:
+        refuse_foreign(text)
         end = len(text.rstrip()) + 1
         column = min(error.offset + start, end) if error.offset else end  # 0 is the end
         raise ExpressionError(_plain(error, text, column), text=text, column=column) from None
     except (ValueError, MemoryError, RecursionError):
+        refuse_foreign(text)
         raise ExpressionError("the expression is nested too deeply", text=text, column=1) from None
     if start:
         for part in ast.walk(node):
@@ -67,27 +65,11 @@ def parse_tree(text: str) -> ast.expr:
     return node
 
 
-def _plain_words(text: str) -> bool:
-    """Whether the text consists of names, integers and operators that `_scan` accepts.
+def refuse_foreign(text: str) -> None:
+    """Raise an error for the first token that the language lacks, if there is one.
 
-    Nearly all expressions do. This saves compiling the regular expression of `_scan`, which takes
-    longer than parsing them.
+    Refused texts alone are scanned: compiling the pattern takes longer than parsing expressions.
     """
-    if "**" in text:
-        return False
-    for operator in _PAIRS:
-        text = text.replace(operator, " ")
-    for word in text.translate(_SINGLES).split(" "):
-        if word and not (
-            word.isascii()
-            and (word.isidentifier() or (word.isdecimal() and (word[0] != "0" or word == "0")))
-        ):
-            return False
-    return True
-
-
-def _scan(text: str) -> None:
-    """Refuse tokens of Python alone, and tokens that cause warnings of its parser."""
     pattern = re.compile(_PIECE, re.VERBOSE)
     at = 0
     while at < len(text):
