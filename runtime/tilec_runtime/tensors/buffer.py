@@ -16,7 +16,7 @@ from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.protocols import DeviceLike, StreamLike
 from tilec_runtime.tensors.exposed import Exposed
 from tilec_runtime.tensors.facts import UnreadableError
-from tilec_runtime.tensors.host import array_in, memory_of, numpy_dtype
+from tilec_runtime.tensors.host import array_in, empty_array, memory_of
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.storage import allocate_bytes
 from tilec_runtime.values import Uncopied
@@ -128,9 +128,7 @@ class DeviceBuffer(Exposed, Uncopied):
         """Copy in an array of the same shape and element size; complete when this returns."""
         import numpy as np
 
-        host = np.ascontiguousarray(array)
-        if DTYPES[self.dtype].packed:
-            host = memory_of(host, self.dtype)
+        host = memory_of(np.asarray(array), self.dtype)
         if self.nbytes:
             self._driver.copy_in(
                 self.device, self.ptr, host.ctypes.data, self.nbytes, self._stream or 0
@@ -166,16 +164,11 @@ class DeviceBuffer(Exposed, Uncopied):
 
         A dtype that NumPy does not have comes as an `ml_dtypes` array.
         """
-        import numpy as np
-
-        row = DTYPES[self.dtype]
-        array = np.empty(self.nbytes if row.packed else self.shape, dtype=f"u{row.bytes}")
+        memory = empty_array("u8", (self.nbytes,))
         if self.nbytes:
             handle = stream_handle(stream, "DeviceBuffer")
-            self._driver.copy_out(self.device, array.ctypes.data, self.ptr, self.nbytes, handle)
-        if row.packed:
-            return array_in(array, self.dtype, self.shape)
-        return array.view(numpy_dtype(self.dtype))
+            self._driver.copy_out(self.device, memory.ctypes.data, self.ptr, self.nbytes, handle)
+        return array_in(memory, self.dtype, self.shape)
 
     def fill(self, byte: int, stream: StreamLike = 0) -> None:
         """Set every byte, in stream order."""
