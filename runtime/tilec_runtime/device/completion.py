@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -89,18 +90,14 @@ class Completions:
                 [entry for entry in line.entries if entry is not None]
                 for line in self._lines.values()
             ]
-        turns = sorted(
-            (index, number, entry)
-            for number, line in enumerate(lines)
-            for index, entry in enumerate(line)
-        )
-        ours = [
-            entry
-            for _, _, entry in turns
-            if entry.event.ordinal == ordinal
+        return [
+            label
+            for entry in itertools.chain.from_iterable(itertools.zip_longest(*lines))
+            if entry is not None
+            and entry.event.ordinal == ordinal
             and getattr(entry.event.driver, "_losses", None) is losses
+            and (label := getattr(entry.callback, "label", ""))
         ]
-        return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
         """Wait at most this long for every callback; return whether all are done."""
