@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import re
 import stat
 import sys
@@ -261,34 +262,27 @@ def _profiles(entries: dict[str, Any], problems: Problems) -> tuple[Profile, ...
         name: {**BUILT_IN_PROFILES.get(name, {}), **entries.get(name, {})}
         for name in (*BUILT_IN_PROFILES, *entries)
     }
-    done: dict[str, Profile] = {}
-    circles: set[frozenset[str]] = set()
-    for name in (*entries, *BUILT_IN_PROFILES):
-        chain = [name]
-        while parent := tables[chain[-1]].get(
-            "inherits", "" if chain[-1] == "release" else "release"
-        ):
-            path = ("profile", chain[-1], "inherits")
-            if parent not in tables:
-                problems.unknown(path, "profile", parent, tuple(tables))
-                break
-            if parent in chain:
-                circle = chain[chain.index(parent) :]
-                if frozenset(circle) not in circles:
-                    inheriting = [link for link in circle if "inherits" in entries.get(link, {})]
-                    problems.add(
-                        ("profile", inheriting[-1], "inherits"),
-                        f"profiles inherit in a circle: {' -> '.join([*circle, parent])}",
-                    )
-                circles.add(frozenset(circle))
-                break
-            chain.append(parent)
-        merged: dict[str, Any] = {}
-        for link in reversed(chain):
-            merged.update(tables[link])
-        merged.pop("inherits", None)
-        done[name] = Profile(name=name, **merged)
-    return tuple(done[name] for name in tables)
+    parents = {
+        name: table.pop("inherits", "" if name == "release" else "release")
+        for name, table in tables.items()
+    }
+    for name, parent in parents.items():
+        if parent and parent not in tables:
+            problems.unknown(("profile", name, "inherits"), "profile", parent, tuple(tables))
+    graph = {name: {parent} & tables.keys() for name, parent in parents.items()}
+    try:
+        order = [*graphlib.TopologicalSorter(graph).static_order()]
+    except graphlib.CycleError as error:
+        circle = error.args[1][::-1]
+        problems.add(
+            ("profile", next(name for name in circle if name in entries), "inherits"),
+            f"profiles inherit in a circle: {' -> '.join(circle)}",
+        )
+        return ()
+    merged: dict[str, dict[str, Any]] = {"": {}}
+    for name in order:
+        merged[name] = {**merged.get(parents[name], {}), **tables[name]}
+    return tuple(Profile(name=name, **merged[name]) for name in tables)
 
 
 def _frontends(

@@ -16,9 +16,8 @@ from tilec_runtime.bundle.format import (
     index_members,
 )
 from tilec_runtime.bundle.parts import PROVIDERS_NAME, write_providers
-from tilec_runtime.errors import BundleError, OutputError
+from tilec_runtime.errors import OutputError
 from tilec_runtime.model.arch import TargetKind, Version
-from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo
 
@@ -65,8 +64,8 @@ def write_bundle(
     Args:
         path: path of the file, by convention `name-version.tilec`.
         info: index of the bundle.
-        read_image: function that returns the bytes of an image by digest. It is called once for
-            each digest, in sorted order.
+        read_image: function that returns the verified bytes of an image by digest. It is called
+            once for each digest, in sorted order.
         max_size: maximum size of the file in bytes, or 0 for no limit.
         portion: portion of the bundle that the file holds.
         stage: stage that renames the file into place later, with others.
@@ -77,22 +76,20 @@ def write_bundle(
     Raises:
         OutputError: the file cannot be written, or exceeds `max_size`. In the second case the
             message lists the largest kernels.
-        BundleError: the index breaks a rule, or an image's bytes do not match their digest.
+        BundleError: the index breaks a rule.
     """
     index = index_members(info)
     from_members(index)  # raises for an index that the reader would reject
     if portion.machine_code is not None:
         index = {INDEX_NAME: index[INDEX_NAME]}
-    sizes = {image.digest: image.size for image in images_of(info) if portion.holds(image)}
+    digests = {image.digest for image in images_of(info) if portion.holds(image)}
     packed: dict[str, int] = {}
     with atomic_write(path, stage=stage) as file:
         archive = ArchiveWriter(file)
         try:
             archive.add(INDEX_NAME, index.pop(INDEX_NAME))
-            for digest in sorted(sizes):
-                packed[digest] = archive.add(
-                    image_name(digest), _read(read_image, digest, sizes[digest], info)
-                )
+            for digest in sorted(digests):
+                packed[digest] = archive.add(image_name(digest), read_image(digest))
             for name in sorted(index):
                 archive.add(name, index[name])
             if portion.modules:
@@ -106,31 +103,6 @@ def write_bundle(
         if max_size and archive.size > max_size:
             raise _too_large(path, archive.size, max_size, info, packed)
     return archive.digest
-
-
-def _read(read_image: Callable[[str], bytes], digest: str, size: int, info: BundleInfo) -> bytes:
-    try:
-        data = read_image(digest)
-    except OSError as exc:
-        owner = _owner(digest, info)
-        raise OutputError(
-            f"cannot read the image of {owner}: {exc}", fix="run the build again", kernel=owner
-        ) from exc
-    if len(data) != size or sha256(data) != digest:
-        owner = _owner(digest, info)
-        raise BundleError(
-            f"the image of {owner} has {len(data)} bytes with digest {sha256(data)[:12]}; the index says {size} and {digest[:12]}",
-            cause="a cache entry changed after it was read",
-            fix="run the build again; if it stays, `tilec cache clear`",
-            kernel=owner,
-        )
-    return data
-
-
-def _owner(digest: str, info: BundleInfo) -> str:
-    return next(
-        v.id for k in info.kernels for v in k.variants if any(i.digest == digest for i in v.images)
-    )
 
 
 def _too_large(

@@ -5,7 +5,6 @@ unnoticed.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 import subprocess
 import sys
@@ -43,28 +42,6 @@ def test_equal_images_are_read_and_stored_once(tmp_path: Path) -> None:
     )
     assert read == sorted({image.digest for image in first.images})
     assert len(zipfile.ZipFile(tmp_path / "a.tilec").namelist()) == 5
-
-
-def test_wrong_bytes_are_not_published(tmp_path: Path) -> None:
-    sample = Sample()
-    path = tmp_path / "a.tilec"
-    path.write_bytes(b"old")
-    with pytest.raises(BundleError) as caught:
-        write_bundle(path, sample.info(), lambda digest: sample.images[digest][:-1] + b"!")
-    assert "the index says 3004 and" in caught.value.what
-    assert "tilec cache clear" in caught.value.fix
-    assert caught.value.kernel
-    assert path.read_bytes() == b"old"
-    assert names_in(tmp_path) == ["a.tilec"]
-
-
-def test_an_image_that_cannot_be_read(tmp_path: Path) -> None:
-    def gone(digest: str) -> bytes:
-        raise FileNotFoundError(errno.ENOENT, "No such file", digest)
-
-    with pytest.raises(OutputError, match="cannot read the image of "):
-        write_bundle(tmp_path / "a.tilec", Sample().info(), gone)
-    assert names_in(tmp_path) == []
 
 
 def test_max_size_names_the_largest_kernels(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from tilec.package.publish import uninterrupted
 from tilec.package.wheel import write_wheel
-from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 
 PACKAGE = PackageInfo(
@@ -118,23 +117,6 @@ def test_licences(tmp_path: Path, text: str, field: str) -> None:
     path = build(tmp_path, package=PackageInfo(name="k", version="2", module="k", license=text))
     with zipfile.ZipFile(path) as wheel:
         assert field in wheel.read("k-2.dist-info/METADATA").decode().splitlines()
-
-
-@pytest.mark.parametrize("version", ["", "one", "²"])
-def test_versions_that_a_wheel_cannot_have(version: str, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot be a wheel's") as caught:
-        build(tmp_path, package=PackageInfo(name="k", version=version, module="k"))
-    assert "1.2.3" in caught.value.fix
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "a//b", "a\\b", "", "a/./b", "a\nb"])
-def test_names_that_a_wheel_cannot_have(name: str, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot be the name of a file in a wheel"):
-        build(tmp_path, files={name: b""})
-    with pytest.raises(OutputError, match="cannot be the name of a file in a wheel"):
-        build(tmp_path, license_files={name: b""})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_does_not_come_between() -> None:
