@@ -12,7 +12,6 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - registers bfloat16 and f8 with NumPy by name
 import numpy as np
 
-from tilec_runtime.errors import UsageError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -62,16 +61,10 @@ def is_file(text: str) -> bool:
 
 
 def parse_array_file(text: str, *, cwd: Path) -> ArrayFile:
-    """Read `x.npy`, `x.npz:key` or `x.safetensors:key`.
-
-    Raises:
-        UsageError: it has none of these forms.
-    """
-    if text.endswith(".npy"):
-        return ArrayFile(path=cwd / text)
+    """Read `x.npy`, `x.npz:key` or `x.safetensors:key`: a text that `is_file` accepts."""
     match = _PLACE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{text!r} names no file of an array", fix=f"an array comes from {FORMS}")
+    if match is None:  # an .npy file
+        return ArrayFile(path=cwd / text)
     return ArrayFile(path=cwd / match[1], key=match[2] or "")
 
 

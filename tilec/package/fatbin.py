@@ -6,11 +6,10 @@ cuobjdump and cuModuleLoad read them.
 from __future__ import annotations
 
 import importlib
-import itertools
 from collections.abc import Sequence
 from types import ModuleType
 
-from tilec_runtime.errors import CompileError, ToolchainError, UsageError
+from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import ImageInfo
 
@@ -28,26 +27,14 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
     """Return a fatbin of images; equal images give equal bytes in any order.
 
     Args:
-        images: images of one variant with their bytes, at most one per target. A driver selects by
-            target alone.
+        images: images of one variant with their bytes, one per target. A driver selects by target
+            alone.
 
     Raises:
-        UsageError: there are no images, or two for one target.
         ToolchainError: nvFatbin is missing.
         CompileError: nvFatbin rejects an image.
     """
     ordered = sorted(images, key=lambda image: image[0].target)
-    if not ordered:
-        raise UsageError(
-            "a fatbin needs at least one image", fix="build the kernel for at least one target"
-        )
-    for (first, _), (second, _) in itertools.pairwise(ordered):
-        if first.target == second.target:
-            raise UsageError(
-                f"a fatbin cannot hold two images for {first.target}: {first.symbol} and {second.symbol}",
-                cause="a driver picks from a fatbin by target alone, so one of them could never be loaded",
-                fix="write one fatbin per variant",
-            )
     nvfatbin = _import()
     try:
         handle = nvfatbin.create(_OPTIONS, len(_OPTIONS))

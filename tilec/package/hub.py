@@ -20,7 +20,7 @@ from tilec.package.render import hub_template, package_templates
 from tilec.package.text import literal
 from tilec.package.view import KernelView, PackageView, launcher_names, package_view
 from tilec_runtime import errors
-from tilec_runtime.errors import OutputError, UsageError
+from tilec_runtime.errors import UsageError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
 from tilec_runtime.model.signature import ParamKind
@@ -98,30 +98,19 @@ def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
 
 
 def runtime_files() -> dict[str, bytes]:
-    """Return the modules of the runtime that launches need, with relative imports.
-
-    Raises:
-        OutputError: the runtime is not installed as files.
-    """
+    """Return the modules of the runtime that launches need, with relative imports."""
     root = Path(errors.__file__).parent
     files: dict[str, bytes] = {}
     todo = [*ENTRIES]
-    try:
-        while todo:
-            module = todo.pop()
-            path, file = _source(root, module)
-            if file in files:
-                continue
-            text = path.read_text(encoding="utf-8")
-            up = "." * (file.count("/") + 1)
-            files[file] = _IMPORT.sub(rf"\1from {up}\2 import ", text).encode()
-            todo += [name for name in _imports(root, text) if not _LEFT_OUT.match(name)]
-    except OSError as exc:
-        raise OutputError(
-            f"a module of tilec-runtime cannot be read: {exc}",
-            cause="it is not installed as files",
-            fix="install tilec-runtime by pip",
-        ) from exc
+    while todo:
+        module = todo.pop()
+        path, file = _source(root, module)
+        if file in files:
+            continue
+        text = path.read_text(encoding="utf-8")
+        up = "." * (file.count("/") + 1)
+        files[file] = _IMPORT.sub(rf"\1from {up}\2 import ", text).encode()
+        todo += [name for name in _imports(root, text) if not _LEFT_OUT.match(name)]
     folders = {"", *(f"{Path(file).parent.as_posix()}/" for file in files if "/" in file)}
     about = f'"""Copied from tilec-runtime {__version__} (Apache-2.0)."""\n'.encode()
     return {**{f"{folder}__init__.py": about for folder in folders}, **files}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tilec.package.operators import operators_view
 from tilec.package.view import package_view
-from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.kernel import BundleInfo
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
         Contents by file name; equal arguments give equal bytes.
 
     Raises:
-        UsageError: the name of a kernel or a parameter cannot be a name in Python.
+        UsageError: the name of a parameter cannot be a name in Python.
     """
     view = package_view(info, bundle_name, index)
     views = {"package": view, "operators": operators_view(info)}
@@ -72,19 +71,7 @@ def _environment(folder: str) -> Environment:
 
 
 def templates(name: str) -> Path:
-    """Return a directory of tilec's templates.
-
-    It is in the installed wheel, or beside the sources.
-
-    Raises:
-        ToolchainError: the directory is in neither.
-    """
+    """Return a directory of tilec's templates, in the installed wheel or beside the sources."""
     package = Path(__file__).resolve().parents[1]
-    folders = (package / "_templates" / name, package.parent / "templates" / name)
-    for folder in folders:
-        if folder.is_dir():
-            return folder
-    raise ToolchainError(
-        f"tilec's templates are missing: looked in {folders[0]} and {folders[1]}",
-        fix="install tilec again",
-    )
+    installed = package / "_templates" / name
+    return installed if installed.is_dir() else package.parent / "templates" / name

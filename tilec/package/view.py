@@ -6,10 +6,8 @@ import dataclasses
 import keyword
 from collections.abc import Iterable, Iterator, Sequence
 
-from tilec.manifest.values import kernel_name_problem
 from tilec.package.doc import launcher_doc, op_doc, summary
 from tilec.package.text import bracketed, literal, parameter_names, plain, unique
-from tilec_runtime.errors import UsageError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
@@ -86,7 +84,7 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
     """Return the view of a bundle's package; arguments as for `render_package`.
 
     Raises:
-        UsageError: the name of a kernel or a parameter cannot be a name in Python.
+        UsageError: the name of a parameter cannot be a name in Python.
     """
     package = info.package
     subject = plain(f"{package.name} {package.version}")
@@ -219,11 +217,6 @@ def _launch_keywords(kernel: KernelInfo, axes: Sequence[str]) -> Iterator[_Keywo
 
 def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
     name = kernel.name
-    if not name.isidentifier() or not name.isascii() or kernel_name_problem(name):
-        raise UsageError(
-            f"kernel {name!r} cannot be a function of the generated package",
-            fix="rename the kernel in tilec.toml",
-        )
     params, axes = launcher_names(kernel)
     arguments = _arguments(kernel, params)
     variables = [argument.variable for argument in arguments if argument.variable]

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image, kernel, slot
 from tilec.package.render import render_package
-from tilec_runtime.errors import UsageError
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
@@ -176,29 +175,6 @@ def test_a_formatter_changes_nothing(tmp_path):
         whole = [sys.executable, "-m", "ruff", *command, "--isolated", "--no-cache", str(tmp_path)]
         done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "class",
-        "two words",
-        "x\n    import os",
-        "größe",
-        "__init__",
-        "_x",
-        "float",
-        "Literal",
-        "ops",
-        "Ops",
-        "OrOp",
-        "torch",
-        "",
-    ],
-)
-def test_kernels_that_the_package_can_have_no_function_of(name):
-    with pytest.raises(UsageError, match="cannot be a function of the generated package"):
-        rendered(renamed(name))
 
 
 @pytest.mark.parametrize(
