@@ -54,7 +54,7 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     [
         (
             "dist",
-            "cannot write {root}/dist/acme-1.0.0.tilec: Not a directory",
+            "cannot write {root}/dist/acme-1.0.0.tilec: File exists",
             "choose another output directory",
         ),
         (

@@ -37,9 +37,9 @@ _CAUSES = {
         "the directory does not exist, or was removed meanwhile",
         "create it, or choose another output directory",
     ),
-    errno.ENOTDIR: (
-        "a part of the path is a file, not a directory",
-        "choose another output directory",
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST),
+        ("a part of the path is a file, not a directory", "choose another output directory"),
     ),
     errno.EISDIR: (
         "a directory of that name is in the way",
