@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, final
 
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Observer, Outcome
-from tilec.compile.failures import COMPILING, READING, failure_folder, keep_failure, lost
+from tilec.compile.failures import failure_folder, keep_failure
 from tilec.compile.keys import KeyedJob
 from tilec.compile.tasks import compile_task, shared_work
 from tilec.compile.timings import expected_seconds
@@ -26,8 +26,8 @@ from tilec_runtime.errors import CompileError, MissingError, TilecError
 
 # Imported on use: an up-to-date build needs no worker, and must not wait for these imports.
 if TYPE_CHECKING:
-    from tilec.compile.pool import Answer, Answers, LocalPool, Pool, Task
-    from tilec.compile.worker import Request, Setup
+    from tilec.compile.pool import LocalPool, Pool, Replies, Task
+    from tilec.compile.worker import Reply, Request, Setup
 
 
 @final
@@ -125,23 +125,19 @@ class JobRunner:
         """
         if not sources:
             return ()
-        from tilec.compile.pool import Lost, Task
+        from tilec.compile.pool import Task
         from tilec.compile.worker import Declare
 
         requests = [Declare(language=language, source=source) for language, source in sources]
         results: dict[Request, tuple[KernelDecl, ...] | TilecError] = {}
 
-        def on_done(task: Task, answers: Answers) -> Iterable[Task]:
-            (request,), (answer,) = task.requests, answers
+        def on_done(task: Task, replies: Replies) -> Iterable[Task]:
+            (request,), (reply,) = task.requests, replies
             assert isinstance(request, Declare)
-            reply = answer.reply
-            if isinstance(reply, Lost):
-                results[request] = lost(answer, request.source.path, self._timeout, READING)
-                return ()
             self._tell(reply.notes)
             assert isinstance(reply.result, tuple | TilecError)
             if isinstance(reply.result, CompileError):
-                reply.result.log = reply.result.log or answer.printed
+                reply.result.log = reply.result.log or reply.printed
             results[request] = reply.result
             return ()
 
@@ -219,13 +215,13 @@ class JobRunner:
             if meanwhile and not waiting:
                 meanwhile()
 
-        def on_done(task: Task, answers: Answers) -> Iterable[Task]:
-            for request, answer in zip(task.requests, answers, strict=False):
+        def on_done(task: Task, replies: Replies) -> Iterable[Task]:
+            for request, reply in zip(task.requests, replies, strict=False):
                 assert isinstance(request, Compile)
-                if request.in_group and answer.lost:
+                if request.in_group and reply.lost:
                     self._tell((_apart_note(request.job),))
                     break
-                self._finish(by_key[request.key], answer, task.limit, outcomes)
+                self._finish(by_key[request.key], reply, outcomes)
             return [
                 compile_task(by_key[request.key][:1], fresh=fresh, apart=True)
                 for request in task.requests
@@ -240,19 +236,12 @@ class JobRunner:
         return outcomes
 
     def _finish(
-        self, twins: Sequence[KeyedJob], answer: Answer, limit: float, outcomes: dict[str, Outcome]
+        self, twins: Sequence[KeyedJob], reply: Reply, outcomes: dict[str, Outcome]
     ) -> None:
         """Record the outcome of jobs with one key."""
-        from tilec.compile.pool import Lost
-
         first = twins[0]
-        reply = answer.reply
-        if isinstance(reply, Lost):
-            error = lost(answer, first.job.id, limit, COMPILING)
-            outcome = self._outcome(first.job, error, answer.printed)
-        else:
-            self._tell(reply.notes)
-            outcome = self._outcome(first.job, reply.result, answer.printed)
+        self._tell(reply.notes)
+        outcome = self._outcome(first.job, reply.result, reply.printed)
         outcomes[first.key] = outcome
         self._observer.job_finished(first.job.id, outcome)
         if isinstance(outcome, Done):
@@ -265,7 +254,7 @@ class JobRunner:
     def _run(
         self,
         tasks: Sequence[Task],
-        on_done: Callable[[Task, Answers], Iterable[Task]],
+        on_done: Callable[[Task, Replies], Iterable[Task]],
         on_start: Callable[[Request], None] = lambda _: None,
     ) -> None:
         """Run tasks, and those that `on_done` returns; callbacks run in this thread.
@@ -285,7 +274,7 @@ class JobRunner:
                 lambda done: self._events.put(lambda: finish(task, done, pool))
             )
 
-        def finish(task: Task, future: Future[Answers], pool: Pool) -> None:
+        def finish(task: Task, future: Future[Replies], pool: Pool) -> None:
             nonlocal running
             running -= 1
             try:

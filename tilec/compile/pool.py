@@ -9,10 +9,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
+from tilec.compile.losses import lost
 from tilec.compile.process import WorkerDiedError, WorkerProcess
 from tilec.compile.worker import Compile, Reply, Request, Setup
 from tilec.model.job import InputFile
-from tilec_runtime.errors import TilecError, ToolchainError
+from tilec_runtime.errors import CompileError, TilecError, ToolchainError
 from tilec_runtime.model.kernel import ToolInfo
 
 _START_LIMIT = 60.0  # seconds for a worker to import its modules
@@ -49,43 +50,14 @@ class Task:
         return "" if self.files and self.tools else "what they read is not known"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Lost:
-    """The result of a request whose worker died, or was killed at the time limit.
-
-    Attributes:
-        death: the worker's end, such as `was killed by SIGSEGV`; empty for the time limit.
-        where: workers that tried it, for messages; empty for this machine.
-    """
-
-    death: str
-    where: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """The reply to a request, and the worker's output, which is empty after a success."""
-
-    reply: Reply | Lost
-    printed: str = ""
-
-    @property
-    def lost(self) -> bool:
-        """Whether the worker was lost or killed.
-
-        The task's later requests then do not run.
-        """
-        return isinstance(self.reply, Lost) or self.reply.overtime
-
-
-Answers = tuple[Answer, ...]
+Replies = tuple[Reply, ...]
 
 
 class Pool(Protocol):
     """Runs several tasks at once."""
 
-    def submit(self, task: Task) -> Future[Answers]:
-        """Queue a task. The result ends with the first answer that is `lost`.
+    def submit(self, task: Task) -> Future[Replies]:
+        """Queue a task. The result ends with the first reply that is `lost`.
 
         The future's exception is a TilecError if the pool cannot do any task.
         """
@@ -97,7 +69,7 @@ class Pool(Protocol):
 @dataclasses.dataclass(eq=False, slots=True)
 class _Entry:
     task: Task
-    future: Future[Answers]
+    future: Future[Replies]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -148,7 +120,7 @@ class LocalPool:
         self._seats: list[_Seat] = []
         self._threads: list[threading.Thread] = []
 
-    def submit(self, task: Task) -> Future[Answers]:
+    def submit(self, task: Task) -> Future[Replies]:
         """Queue a task; tasks start in this order, except for affinities.
 
 
@@ -186,12 +158,12 @@ class LocalPool:
                 self._leave(seat, entry, error)
                 return
             try:
-                answers = tuple(self._answers(worker, entry.task))
+                replies = tuple(self._replies(worker, entry.task))
             except Exception as error:  # noqa: BLE001 - without a result the build would hang
                 worker.kill()
                 entry.future.set_exception(error)
             else:
-                entry.future.set_result(answers)
+                entry.future.set_result(replies)
         if seat.worker:
             seat.worker.kill()
 
@@ -265,12 +237,12 @@ class LocalPool:
         for each in failed:
             each.future.set_exception(error)
 
-    def _answers(self, worker: WorkerProcess, task: Task) -> Iterator[Answer]:
+    def _replies(self, worker: WorkerProcess, task: Task) -> Iterator[Reply]:
         for request in task.requests:
             self._on_start(request)
-            answer = ask(worker, request, limit=task.limit + self._grace)
-            yield answer
-            if answer.lost:
+            reply = ask(worker, request, limit=task.limit, grace=self._grace)
+            yield reply
+            if reply.lost:
                 return
 
 
@@ -291,25 +263,29 @@ def wait_until_ready(worker: WorkerProcess) -> None:
         raise _unstarted(f"a worker process {death} before it could do anything:\n{printed}")
 
 
-def ask(worker: WorkerProcess, request: Request, *, limit: float) -> Answer:
-    """Send a worker a request and wait `limit` seconds for its answer.
+def ask(worker: WorkerProcess, request: Request, *, limit: float, grace: float = 0.0) -> Reply:
+    """Send a worker a request and wait for its reply.
 
-    The worker is killed if the request is lost.
+    The worker is killed if it does not reply within `limit` and `grace` seconds.
     """
     worker.clear_log()
     worker.send(request)
-    reply: Reply | Lost
+    reply: Reply | None
+    death = ""
     try:
-        reply = worker.receive(limit) or Lost(death="")
+        reply = worker.receive(limit + grace)
     except WorkerDiedError as exc:
-        reply = Lost(death=str(exc))
-    answer = Answer(reply=reply)
-    if answer.lost:
-        # Also after a tool's time limit: the tool was killed, but not the processes it started.
+        reply, death = None, str(exc)
+    if reply is None:
         worker.kill()
-    if answer.lost or (isinstance(reply, Reply) and isinstance(reply.result, TilecError)):
-        answer = dataclasses.replace(answer, printed=worker.printed())
-    return answer
+        printed = worker.printed()
+        return Reply(result=lost(request, death, limit, printed), printed=printed, lost=True)
+    if not isinstance(reply.result, TilecError):
+        return reply
+    overtime = isinstance(reply.result, CompileError) and reply.result.overtime
+    if overtime:  # the tool was killed, but not the processes that it started
+        worker.kill()
+    return dataclasses.replace(reply, printed=worker.printed(), lost=overtime)
 
 
 def _unstarted(reason: str) -> ToolchainError:

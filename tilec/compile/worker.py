@@ -124,15 +124,20 @@ Result = Done | tuple[KernelDecl, ...] | Identity | TilecError
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """The answer to one request; `notes` are for the user."""
+    """The answer to one request.
+
+    Attributes:
+        result: its result.
+        notes: texts for the user.
+        printed: the worker's output; empty after a success.
+        lost: whether the worker died, or was killed at a time limit. The task's later requests
+            then do not run.
+    """
 
     result: Result
     notes: tuple[str, ...] = ()
-
-    @property
-    def overtime(self) -> bool:
-        """Whether a tool of the worker was stopped at the time limit."""
-        return isinstance(self.result, CompileError) and self.result.overtime
+    printed: str = ""
+    lost: bool = False
 
 
 def main() -> None:
@@ -226,15 +231,12 @@ class Worker:
         inputs = inputs_digest(tuple(frontend.inputs(job.spec.source))) if request.inputs else ""
         if inputs != request.inputs:
             raise changed(job)
-        blob = None
-        if request.cacheable:
-            blob = self._cache.put(request.key, image)
         return Done(
             row=image_row(request.key, image),
             info=image.info,
             abi=image.abi,
             warnings=image.warnings,
-            blob=blob or spool_image(Path(self._setup.spool, f"{request.key}.image"), image),
+            blob=stored_image(request, image, cache=self._cache, spool=Path(self._setup.spool)),
             cached=False,
             seconds=seconds,
         )
@@ -246,12 +248,16 @@ class Worker:
         return self._frontends[language]
 
 
-def spool_image(path: Path, image: Image) -> Blob:
-    """Write an uncached image to the spool directory.
+def stored_image(request: Compile, image: Image, *, cache: Cache, spool: Path) -> Blob:
+    """Write an image to the cache, or else to the spool directory.
 
     Raises:
-        OutputError: the image cannot be written.
+        OutputError: the image can be written to neither.
     """
+    blob = cache.put(request.key, image) if request.cacheable else None
+    if blob is not None:
+        return blob
+    path = spool / f"{request.key}.image"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(image.data)

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from concurrent.futures import Future
 
-from tilec.compile.pool import Answers, Task
+from tilec.compile.pool import Replies, Task
 from tilec.compile.worker import Compile
 
 
@@ -19,7 +19,6 @@ class Entry:
         attempts: number of attempts so far.
         tried: addresses of workers that lost it.
         places: names of these workers in messages, one item per loss.
-        as_bytes: whether the attempt returns images as bytes.
         allowed: addresses of the workers that may run the attempt.
         begun: addresses of the workers that have begun it, the latest at the end.
         job: asyncio task that waits for the attempt's end.
@@ -28,12 +27,11 @@ class Entry:
 
     number: int
     task: Task
-    future: Future[Answers]
+    future: Future[Replies]
     tree: str
     attempts: int = 0
     tried: set[str] = dataclasses.field(default_factory=set)
     places: list[str] = dataclasses.field(default_factory=list)
-    as_bytes: bool = False
     allowed: set[str] = dataclasses.field(default_factory=set)
     begun: list[str] = dataclasses.field(default_factory=list)
     job: asyncio.Task[None] | None = None

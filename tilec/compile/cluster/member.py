@@ -33,11 +33,11 @@ from tilec.compile.cluster.parcels import (
 )
 from tilec.compile.cluster.uploads import Uploads
 from tilec.compile.events import Done
-from tilec.compile.pool import Answer, Lost, ask, wait_until_ready
+from tilec.compile.pool import ask, wait_until_ready
 from tilec.compile.process import WorkerProcess
-from tilec.compile.worker import Compile, Identify, Identity, Setup
+from tilec.compile.worker import Compile, Identify, Identity, Reply, Setup
 from tilec.frontends.base import ToolSearch
-from tilec_runtime.errors import CompileError, OutputError, TilecError
+from tilec_runtime.errors import OutputError, TilecError
 
 _IDLE = 120.0  # seconds after which an idle worker process is ended
 _IDENTIFY_LIMIT = 300.0  # seconds to hash all tools on a slow disk
@@ -148,11 +148,7 @@ class Seat(WorkerPlugin):
             if len(tree.project_files) < len(tree.files)
         ]
         request = Identify(languages=tuple(supplies.wanted.tools), sources=tuple(sources))
-        answer = ask(self._live(), request, limit=_IDENTIFY_LIMIT)
-        if isinstance(answer.reply, Lost):
-            died = answer.reply.death or f"did not end within {_IDENTIFY_LIMIT:g} s"
-            raise CompileError(f"the process that looks at its tools {died}\n{answer.printed}")
-        result = answer.reply.result
+        result = ask(self._live(), request, limit=_IDENTIFY_LIMIT).result
         if isinstance(result, TilecError):
             raise result
         assert isinstance(result, Identity)
@@ -164,20 +160,20 @@ class Seat(WorkerPlugin):
         delivery = Delivery(address=address, place=place_of(address))
         with _one_at_a_time[address], self._using:
             self._wake()
-            answers: list[Answer] = []
+            replies: list[Reply] = []
             images: dict[str, bytes] = {}
             unshared = ""
             try:
                 root = self._root(unit.tree)
                 for index, request in enumerate(unit.requests):
                     worker.log_event(self._build, [unit.number, index, address])
-                    limit = unit.limit + unit.grace
-                    answer = ask(self._live(), _moved(request, str(root)), limit=limit)
-                    unshared = self._collect(request, answer, images, unit.as_bytes) or unshared
-                    answers.append(_with_root(answer, str(root), request.job.spec.source.root))
-                    if answer.lost:
+                    moved = _moved(request, str(root))
+                    reply = ask(self._live(), moved, limit=unit.limit, grace=unit.grace)
+                    unshared = self._collect(request, reply, images, unit.as_bytes) or unshared
+                    replies.append(_with_root(reply, str(root), request.job.spec.source.root))
+                    if reply.lost:
                         break
-                broken = self._disk_trouble(answers, unit.tree)
+                broken = self._disk_trouble(replies, unit.tree)
             except (OSError, OutputError, KeyError) as error:
                 broken = f"its disk cannot be used: {error}"
             except TilecError as error:
@@ -187,11 +183,11 @@ class Seat(WorkerPlugin):
         if broken:
             return dataclasses.replace(delivery, broken=broken)
         return dataclasses.replace(
-            delivery, answers=tuple(answers), images=images, unshared=unshared
+            delivery, replies=tuple(replies), images=images, unshared=unshared
         )
 
     def _collect(
-        self, request: Compile, answer: Answer, images: dict[str, bytes], as_bytes: bool
+        self, request: Compile, reply: Reply, images: dict[str, bytes], as_bytes: bool
     ) -> str:
         """Move an image from the disk to the remote cache, or else into `images`.
 
@@ -200,9 +196,9 @@ class Seat(WorkerPlugin):
         Raises:
             OSError: the image is missing.
         """
-        if isinstance(answer.reply, Lost) or not isinstance(answer.reply.result, Done):
+        if not isinstance(reply.result, Done):
             return ""
-        done = answer.reply.result
+        done = reply.result
         data = Path(done.blob.path).read_bytes()
         Path(done.blob.path).unlink()
         assert self._uploads is not None
@@ -211,11 +207,11 @@ class Seat(WorkerPlugin):
         images[done.blob.digest] = data
         return self._uploads.fault
 
-    def _disk_trouble(self, answers: list[Answer], tree: str) -> str:
+    def _disk_trouble(self, replies: list[Reply], tree: str) -> str:
         """Return the disk's problem if it may have caused a failure; empty for none."""
-        if not any(isinstance(answer.reply, Lost) or _failed(answer) for answer in answers):
+        errors = [reply.result for reply in replies if isinstance(reply.result, TilecError)]
+        if not errors:
             return ""
-        errors = [answer.reply.result for answer in answers if not isinstance(answer.reply, Lost)]
         for error in errors:
             full = os.strerror(errno.ENOSPC)
             if isinstance(error, OutputError) or full in f"{error}{getattr(error, 'log', '')}":
@@ -290,10 +286,6 @@ class Seat(WorkerPlugin):
                     self._process.kill()
 
 
-def _failed(answer: Answer) -> bool:
-    return not isinstance(answer.reply, Lost) and isinstance(answer.reply.result, TilecError)
-
-
 def _moved(request: Compile, root: str) -> Compile:
     """Return a request with another root of its source."""
     job = request.job
@@ -304,11 +296,10 @@ def _moved(request: Compile, root: str) -> Compile:
     )
 
 
-def _with_root(answer: Answer, here: str, there: str) -> Answer:
-    """Return an answer with the build's project directory in its texts."""
-    if not isinstance(answer.reply, Lost) and isinstance(answer.reply.result, TilecError):
-        error = answer.reply.result
-        for name, value in vars(error).items():
+def _with_root(reply: Reply, here: str, there: str) -> Reply:
+    """Return a reply with the build's project directory in its texts."""
+    if isinstance(reply.result, TilecError):
+        for name, value in vars(reply.result).items():
             if isinstance(value, str):
-                setattr(error, name, value.replace(here, there))
-    return dataclasses.replace(answer, printed=answer.printed.replace(here, there))
+                setattr(reply.result, name, value.replace(here, there))
+    return dataclasses.replace(reply, printed=reply.printed.replace(here, there))

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from tilec.compile.pool import Answer
-from tilec.compile.worker import Compile, Identity
+from tilec.compile.worker import Compile, Identity, Reply
 from tilec.model.job import InputFile, Source
 from tilec_runtime.model.digest import sha256
 
@@ -109,7 +108,7 @@ class Delivery:
     Attributes:
         address: address of the worker.
         place: name of the worker in messages.
-        answers: answers, as in `Pool`; their blobs cannot be read here.
+        replies: replies, as in `Pool`; their blobs cannot be read here.
         images: bytes of images by digest; the other images are in the remote cache.
         unshared: reason why images are not in the remote cache; empty if they are, or should not
             be.
@@ -119,7 +118,7 @@ class Delivery:
 
     address: str
     place: str
-    answers: tuple[Answer, ...] = ()
+    replies: tuple[Reply, ...] = ()
     images: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     unshared: str = ""
     absent: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import dataclasses
 import logging
 import threading
 import uuid
@@ -23,11 +22,12 @@ from tilec.compile.cluster.attempts import Entry, where_tried
 from tilec.compile.cluster.crew import Crew, version_differences
 from tilec.compile.cluster.parcels import Delivery, Tree, Unit, pack, unpack
 from tilec.compile.cluster.results import Results
-from tilec.compile.pool import Answer, Answers, Lost, Task
+from tilec.compile.losses import lost
+from tilec.compile.pool import Replies, Task
 from tilec.compile.remote.session import RemoteCache
 from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Request, Setup, changed
-from tilec_runtime.errors import MissingError
+from tilec_runtime.errors import MissingError, TilecError
 
 MOVES = 3  # times that a lost task moves to another worker
 _CONNECT = 8.0  # seconds to reach the scheduler
@@ -91,12 +91,12 @@ class DaskPool:
 
     # --- for the thread of the build
 
-    def submit(self, task: Task) -> Future[Answers]:
+    def submit(self, task: Task) -> Future[Replies]:
         """Queue a task; tasks start in this order.
 
         The future's exception is a MissingError if the cluster cannot do any task.
         """
-        future: Future[Answers] = Future()
+        future: Future[Replies] = Future()
         self._loop.call_soon_threadsafe(self._add, task, future)
         return future
 
@@ -269,7 +269,7 @@ class DaskPool:
 
     # --- tasks
 
-    def _add(self, task: Task, future: Future[Answers]) -> None:
+    def _add(self, task: Task, future: Future[Replies]) -> None:
         if self._error:
             future.set_exception(self._error)
             return
@@ -301,7 +301,7 @@ class DaskPool:
                 passed.append(entry)
             elif entry.tree in self._crew.changed:
                 reply = Reply(result=changed(entry.requests[0].job))
-                self._finish(entry, tuple(Answer(reply=reply) for _ in entry.requests))
+                self._finish(entry, (reply,) * len(entry.requests))
             else:
                 room -= 1
                 entry.allowed = able - entry.tried or able
@@ -316,7 +316,6 @@ class DaskPool:
         units = []
         for entry in entries:
             entry.attempts += 1
-            entry.as_bytes = self._results.as_bytes
             self._running[entry.number] = entry
             unit = Unit(
                 number=entry.number,
@@ -324,7 +323,7 @@ class DaskPool:
                 tree=entry.tree,
                 limit=entry.task.limit,
                 grace=self._grace,
-                as_bytes=entry.as_bytes,
+                as_bytes=self._results.as_bytes,
             )
             units.append(pack(unit))
         try:
@@ -381,16 +380,14 @@ class DaskPool:
             self._again(entry)
             return
         broken = delivery.broken
-        answers: Answers = ()
+        replies: Replies = ()
         if not broken:
             try:
-                answers = await self._results.take(
-                    entry.requests, delivery, as_bytes=entry.as_bytes
-                )
+                replies = await self._results.take(entry.requests, delivery)
             except RemoteError:
                 self._again(entry)
                 return
-            except (ValueError, TypeError, LookupError) as error:
+            except ValueError as error:
                 broken = f"it sent a result that cannot be used: {error}"
             except Exception as error:  # noqa: BLE001 - without a result the build would hang
                 self._fail(entry, error)
@@ -400,16 +397,13 @@ class DaskPool:
             entry.lost(delivery.address, delivery.place)
             self._move(entry, f"failed: {broken}")
             return
-        last = answers[-1]
-        if last.lost:
+        if replies[-1].lost:
             entry.lost(delivery.address, delivery.place)
             if not entry.requests[0].in_group and len(entry.places) <= MOVES:
                 self._again(entry)
                 return
-            if isinstance(last.reply, Lost):
-                reply = dataclasses.replace(last.reply, where=where_tried(entry.places))
-                answers = (*answers[:-1], dataclasses.replace(last, reply=reply))
-        self._finish(entry, answers)
+            _name_places(replies[-1], entry)
+        self._finish(entry, replies)
 
     def _hear(self, event: tuple[float, tuple[int, int, str]]) -> None:
         """Process a worker's message that it has begun a request."""
@@ -448,15 +442,23 @@ class DaskPool:
             self._again(entry)
 
     def _lose(self, entry: Entry, death: str) -> None:
-        lost = Lost(death=death, where=where_tried(entry.places))
-        self._finish(entry, (Answer(reply=lost),))
+        error = lost(entry.requests[0], death, entry.task.limit, "")
+        reply = Reply(result=error, lost=True)
+        _name_places(reply, entry)
+        self._finish(entry, (reply,))
 
-    def _finish(self, entry: Entry, answers: Answers) -> None:
+    def _finish(self, entry: Entry, replies: Replies) -> None:
         self._running.pop(entry.number, None)
         entry.stop()
-        entry.future.set_result(answers)
+        entry.future.set_result(replies)
 
     def _fail(self, entry: Entry, error: Exception) -> None:
         self._running.pop(entry.number, None)
         entry.stop()
         entry.future.set_exception(error)
+
+
+def _name_places(reply: Reply, entry: Entry) -> None:
+    """Add the workers that lost a task to the task's error."""
+    assert isinstance(reply.result, TilecError)
+    reply.result.what += where_tried(entry.places)

@@ -10,10 +10,10 @@ from pathlib import Path
 from tilec.compile.cache import Cache
 from tilec.compile.cluster.parcels import Delivery
 from tilec.compile.events import Done
-from tilec.compile.pool import Answers
+from tilec.compile.pool import Replies
 from tilec.compile.remote.session import RemoteCache
 from tilec.compile.remote.store import RemoteError
-from tilec.compile.worker import Compile, Reply, Setup, check_image, image_row, spool_image
+from tilec.compile.worker import Compile, Setup, check_image, stored_image
 from tilec_runtime.errors import TilecError
 
 _SLOW = 60.0  # seconds for an image from the remote cache, including its wait in the queue
@@ -43,15 +43,11 @@ class Results:
         """Whether workers must send images instead of digests."""
         return self._remote is None
 
-    async def take(
-        self, requests: Sequence[Compile], delivery: Delivery, *, as_bytes: bool
-    ) -> Answers:
-        """Store the images of a delivery, and return its answers with local images.
-
-        `as_bytes` is the value in the worker's unit.
+    async def take(self, requests: Sequence[Compile], delivery: Delivery) -> Replies:
+        """Store the images of a delivery, and return its replies with local images.
 
         Raises:
-            ValueError, TypeError, LookupError: the results are invalid.
+            ValueError: an image has another size or digest than its reply says.
             RemoteError: the remote cache lacks an uploaded image; workers must stop using it.
         """
         if delivery.unshared:
@@ -59,24 +55,16 @@ class Results:
                 "images return through the scheduler, since workers of the cluster cannot write to "
                 f"the remote cache: {delivery.unshared}"
             )
-        answers = []
-        for request, answer in zip(requests, delivery.answers, strict=False):
-            reply = answer.reply
-            if isinstance(reply, Reply) and isinstance(reply.result, Done):
-                done = reply.result
-                data = delivery.images.get(done.blob.digest)
+        replies = []
+        for request, reply in zip(requests, delivery.replies, strict=False):
+            result = reply.result
+            if isinstance(result, Done):
+                data = delivery.images.get(result.blob.digest)
                 if data is None:
-                    if as_bytes:
-                        raise LookupError("an image is missing")
-                    data = await self._bring(request.key, done.row)
-                result = self._keep(request, done, data)
-                answer = dataclasses.replace(
-                    answer, reply=dataclasses.replace(reply, result=result)
-                )
-            answers.append(answer)
-        if not answers:
-            raise ValueError("it has no answers")
-        return tuple(answers)
+                    data = await self._bring(request.key, result.row)
+                result = self._keep(request, result, data)
+            replies.append(dataclasses.replace(reply, result=result))
+        return tuple(replies)
 
     async def _bring(self, key: str, row: str) -> bytes:
         if self._remote is None:
@@ -93,14 +81,8 @@ class Results:
     def _keep(self, request: Compile, done: Done, data: bytes) -> Done | TilecError:
         image = done.image(data)
         check_image(image)
-        if image.info.target != request.job.target:
-            raise ValueError(f"an image for {image.info.target}, not {request.job.target}")
-        blob = None
-        if request.cacheable:
-            blob = self._cache.put(request.key, image)
         try:
-            if blob is None:
-                blob = spool_image(self._spool / f"{request.key}.image", image)
+            blob = stored_image(request, image, cache=self._cache, spool=self._spool)
         except TilecError as error:
             return error
-        return dataclasses.replace(done, row=image_row(request.key, image), blob=blob)
+        return dataclasses.replace(done, blob=blob)
