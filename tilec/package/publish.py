@@ -28,7 +28,6 @@ from tilec.package.written import (
     document_name,
     hub_path,
     list_name,
-    outputs_of_others,
     save_list,
     stale_outputs,
     written_files,
@@ -143,8 +142,8 @@ def put_in_place(
         publication: the outputs to write.
         stage: stage with the staged files.
         outputs: the staged outputs.
-        note: receives notes about replaced files that stay because they were changed, about
-            packages of earlier builds, and about outputs of other packages.
+        note: receives notes about replaced files that stay because they were changed, and about
+            packages of earlier builds.
 
     Raises:
         OutputError: a rename failed. If this is foreseeable, nothing is renamed.
@@ -154,10 +153,8 @@ def put_in_place(
         save_list(publication.list, publication.info.package.name, outputs)
     stage.put_in_place()
     _remove(publication, stale, note)
-    if not publication.owned:
-        if "package" not in publication.emit:
-            _name_older_packages(publication, note)
-        _name_others(publication, note)
+    if not publication.owned and "package" not in publication.emit:
+        _name_older_packages(publication, note)
 
 
 def _require_own(publication: Publication, stage: Stage) -> None:
@@ -409,19 +406,6 @@ def _name_older_packages(publication: Publication, note: Callable[[str], None]) 
         if file.kind == "package" and path.suffix == ".tilec" and path.name != current:
             folder = path.parent.relative_to(manifest.root).as_posix()
             note(f"{folder} is of an earlier build: renew it by --emit package, or delete it")
-
-
-def _name_others(publication: Publication, note: Callable[[str], None]) -> None:
-    manifest = publication.manifest
-    others = outputs_of_others(publication.path(), manifest.package.name)
-    if others:
-        names = ", ".join(
-            f"{path.relative_to(manifest.root).as_posix()} (of {owner})"
-            for path, owner in others.items()
-        )
-        note(
-            f"built for another package, or before {manifest.package.name} was renamed: {names}; delete what is not needed"
-        )
 
 
 def _inner_name(info: BundleInfo, digest: str) -> str:
