@@ -84,37 +84,12 @@ static struct step *add_step(struct reading_state *state, int64_t op, size_t tar
     return step;
 }
 
-static bool is_power(int64_t number)
-{
-    return number > 0 && (number & (number - 1)) == 0;
-}
-
-/* The place of the mask for a remainder by a power of two; NO_PLACE if the divisor is not a constant power of two. */
-static uint16_t mask_place(struct program *program, uint16_t divisor)
-{
-    int64_t constant = divisor < FIRST_CONSTANT ? 0 : program->constants[divisor - FIRST_CONSTANT];
-    return is_power(constant) ? constant_place(program, constant - 1) : NO_PLACE;
-}
-
-/* Whether the last step masks the value on top of the stack. */
-static bool is_masked(const struct reading_state *state)
-{
-    return state->fresh && state->program->steps[state->program->count - 1].op == OP_MASK;
-}
-
-/* Add a step that takes its operands from the stack and pushes its result. A division takes as long as ten other steps, so a remainder by a
- * power of two becomes a mask. */
+/* Add a step that takes its operands from the stack and pushes its result. */
 static bool compute(struct reading_state *state, int64_t op, int taken)
 {
-    if (op == OP_NOT && is_masked(state)) { /* test for divisibility by a power of two in one step */
-        state->program->steps[state->program->count - 1].op = OP_ALIGNED;
-        return true;
-    }
     state->depth -= taken;
-    uint16_t a = state->stack[state->depth], b = state->stack[state->depth + taken - 1];
     size_t target = (size_t)(FIRST_RESULT + state->depth);
-    uint16_t mask = op == OP_MOD ? mask_place(state->program, b) : NO_PLACE;
-    add_step(state, mask == NO_PLACE ? op : OP_MASK, target, a, mask == NO_PLACE ? b : mask);
+    add_step(state, op, target, state->stack[state->depth], state->stack[state->depth + taken - 1]);
     push(state, target);
     return state->fresh = true;
 }
@@ -145,7 +120,7 @@ static bool check_divisible(struct reading_state *state, int64_t divisor)
 {
     if (divisor <= 0)
         return false;
-    bool power = is_power(divisor);
+    bool power = (divisor & (divisor - 1)) == 0; /* a mask takes half the time of a division */
     bool checked = check_property(state, power ? OP_ALIGNED : OP_DIVISIBLE, power ? divisor - 1 : divisor);
     state->depth--;
     return checked;
@@ -316,9 +291,6 @@ bool program_run(const struct program *program, int64_t *numbers)
             break;
         case OP_ALIGNED:
             value = (a & b) == 0;
-            break;
-        case OP_MASK:
-            value = a & b;
             break;
         case OP_DIVISIBLE:
             value = a % b == 0;

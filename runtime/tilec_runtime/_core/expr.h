@@ -35,7 +35,6 @@ enum op {
     OP_DIVISIBLE,
     OP_MOVE = 64, /* from here on: steps that do not exist in postfix code */
     OP_ALIGNED,
-    OP_MASK,
 };
 
 /* Most values on a program's stack, and most different constants. */
