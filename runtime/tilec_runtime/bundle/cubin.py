@@ -5,6 +5,7 @@ It needs no tool of the CUDA toolkit.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import struct
@@ -132,8 +133,6 @@ class _Section:
     offset: int
     size: int
     link: int
-    info: int
-    entry: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,53 +142,22 @@ class _Symbol:
     size: int
 
 
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    """Turn errors of reading beyond the end, or of no text, into a BundleError."""
+    try:
+        yield
+    except (struct.error, IndexError, UnicodeDecodeError) as exc:
+        raise BundleError(f"the cubin is damaged: {exc}") from exc
+
+
+@_damage()
 def read_cubin(data: bytes) -> Cubin:
     """Read a cubin.
 
     Raises:
         BundleError: the bytes are not a cubin, or are damaged.
     """
-    try:
-        return _read(data)
-    except (struct.error, IndexError, UnicodeDecodeError) as exc:
-        raise BundleError(f"the cubin is damaged: {exc}") from exc
-
-
-def entry_index(data: bytes, name: str) -> int:
-    """Return the index of an entry point in the symbol table, or 0 if it is alone.
-
-    Disassemblers take this index.
-
-    Raises:
-        BundleError: the bytes are not a cubin, are damaged, or have no such entry point.
-    """
-    cubin = read_cubin(data)
-    cubin.kernel(name)
-    if len(cubin.kernels) == 1:
-        return 0
-    return next(
-        index
-        for index, symbol in enumerate(_symbols(data, _sections(data)))
-        if symbol.entry and symbol.name == name
-    )
-
-
-def section(data: bytes, name: str) -> bytes:
-    """Return the bytes of a section of a cubin; empty if it has no such section.
-
-    Raises:
-        BundleError: the bytes are not a cubin, or are damaged.
-    """
-    try:
-        if data[:4] != b"\x7fELF":
-            raise BundleError("it is no cubin: it does not begin as an ELF file")
-        header = next((one for one in _sections(data) if one.name == name), None)
-    except (struct.error, IndexError, UnicodeDecodeError) as exc:
-        raise BundleError(f"the cubin is damaged: {exc}") from exc
-    return _body(data, header)
-
-
-def _read(data: bytes) -> Cubin:
     if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
         raise BundleError("these bytes are no cubin (no 64-bit little-endian ELF)")
     (machine,) = struct.unpack_from("<H", data, 18)
@@ -228,6 +196,37 @@ def _read(data: bytes) -> Cubin:
         tile=".nv.host" in by_name,
         toolkit=(int(release[1]), int(release[2])) if release else (0, 0),
     )
+
+
+def entry_index(data: bytes, name: str) -> int:
+    """Return the index of an entry point in the symbol table, or 0 if it is alone.
+
+    Disassemblers take this index.
+
+    Raises:
+        BundleError: the bytes are not a cubin, are damaged, or have no such entry point.
+    """
+    cubin = read_cubin(data)
+    cubin.kernel(name)
+    if len(cubin.kernels) == 1:
+        return 0
+    return next(
+        index
+        for index, symbol in enumerate(_symbols(data, _sections(data)))
+        if symbol.entry and symbol.name == name
+    )
+
+
+@_damage()
+def section(data: bytes, name: str) -> bytes:
+    """Return the bytes of a section of a cubin; empty if it has no such section.
+
+    Raises:
+        BundleError: the bytes are not a cubin, or are damaged.
+    """
+    if data[:4] != b"\x7fELF":
+        raise BundleError("it is no cubin: it does not begin as an ELF file")
+    return _body(data, next((one for one in _sections(data) if one.name == name), None))
 
 
 def _kernel(
@@ -309,8 +308,8 @@ def _sections(data: bytes) -> list[_Section]:
             raise BundleError("the cubin is damaged: a section is out of bounds")
     strings = data[raw[names][4] : raw[names][4] + raw[names][5]]
     return [
-        _Section(_string(strings, name), kind, offset, size, link, info, each)
-        for name, kind, _, _, offset, size, link, info, _, each in raw
+        _Section(_string(strings, name), kind, offset, size, link)
+        for name, kind, _, _, offset, size, link, *_ in raw
     ]
 
 
