@@ -5,47 +5,19 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+from tests.bundle_samples import write_kernels
 from tests.page_samples import SOURCE
-from tilec.package.write import write_bundle
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime.errors import Location
-from tilec_runtime.model.arch import Target
-from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tests.runtime_samples import TENSOR, fake_driver, image, kernel, slot
+from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
 
-IMAGE = b"an image"
-ABI = (
-    AbiSlot(type="ptr", expr="y.ptr", size=8, align=8),
-    AbiSlot(type="i32", expr="y.size", size=4, align=4),
-)
-INFO = BundleInfo(
-    package=PackageInfo(name="acme", version="1.0", module="acme"),
-    kernels=(
-        KernelInfo(
-            name="scale",
-            language="cuda",
-            location=Location(file="scale.cu", line=1),
-            params=(Param(name="y", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),),
-            launch=LaunchInfo(grid=("cdiv(y.size, 256)",), block=("256",)),
-            variants=(
-                VariantInfo(
-                    id="scale",
-                    abi=ABI,
-                    images=(
-                        ImageInfo(
-                            target=Target.parse("sm_90"),
-                            digest=sha256(IMAGE),
-                            size=len(IMAGE),
-                            symbol="scale",
-                        ),
-                    ),
-                ),
-            ),
-        ),
-    ),
-    sources=(("scale.cu", sha256(SOURCE.encode())),),
+ABI = (slot("ptr", "y.ptr"), slot("i32", "y.size"))
+SCALE = kernel(
+    "scale",
+    (Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),),
+    (VariantInfo(id="scale", abi=ABI, images=(image("scale"),)),),
+    launch=LaunchInfo(grid=("cdiv(y.size, 256)",), block=("256",)),
 )
 MANIFEST = """\
 edition = 1
@@ -73,13 +45,13 @@ def scale(y: int, n: int) -> None:
 
 
 def driver() -> FakeDriver:
-    return FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
+    return fake_driver(SCALE, run=scale)
 
 
 def write_project(folder: Path) -> None:
     (folder / "tilec.toml").write_text(MANIFEST)
     (folder / "scale.cu").write_text(SOURCE)
-    write_bundle(folder / "acme.tilec", INFO, lambda _digest: IMAGE)
+    write_kernels(folder / "acme.tilec", SCALE)
 
 
 def write_tool(folder: Path, name: str, script: str) -> Path:

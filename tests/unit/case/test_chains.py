@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ADD, device
-from tests.unit.case.test_run_command import INFO, MANIFEST, write_project
+from tests.unit.case.test_run_command import MANIFEST, SCALE, write_project
 from tests.unit.case.test_run_command import REFERENCE as OF_SCALE
 from tests.unit.conftest import Cli
 from tilec.case.cases import BoundCase
@@ -165,7 +165,6 @@ def test_a_step_is_read_and_never_run() -> None:
     assert caught.value.column == 5
 
 
-SCALE = INFO.kernels[0]
 ANY = dataclasses.replace(
     SCALE,
     name="any",

@@ -14,57 +14,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.bundle_samples import write_kernels
 from tests.conftest import Golden, Terminal
+from tests.runtime_samples import SCALAR, TENSOR, fake_driver, image, kernel, slot
 from tests.unit.conftest import Cli
-from tilec.package.write import write_bundle
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import Location
-from tilec_runtime.model.arch import Target
-from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import DispatchRule
 
 ROOT = Path(__file__).parents[3]
-IMAGE = b"an image"
 ABI = (
-    *(AbiSlot(type="ptr", expr=f"{name}.ptr", size=8, align=8) for name in "zx"),
-    AbiSlot(type="i32", expr="x.size", size=4, align=4),
-    AbiSlot(type="f32", expr="alpha", size=4, align=4),
+    slot("ptr", "z.ptr"),
+    slot("ptr", "x.ptr"),
+    slot("i32", "x.size"),
+    slot("f32", "alpha"),
 )
-INFO = BundleInfo(
-    package=PackageInfo(name="acme", version="1.0", module="acme"),
-    kernels=(
-        KernelInfo(
-            name="scale",
-            language="cuda",
-            location=Location(file="scale.cu", line=1),
-            params=(
-                Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
-                Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1),
-                Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0),
-            ),
-            launch=LaunchInfo(
-                grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == z.size",)
-            ),
-            variants=(
-                VariantInfo(
-                    id="scale",
-                    abi=ABI,
-                    images=(
-                        ImageInfo(
-                            target=Target.parse("sm_90"),
-                            digest=sha256(IMAGE),
-                            size=len(IMAGE),
-                            symbol="scale",
-                        ),
-                    ),
-                ),
-            ),
-        ),
+SCALE = kernel(
+    "scale",
+    (
+        Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="x", kind=TENSOR, dtype="f32", rank=1),
+        Param(name="alpha", kind=SCALAR, dtype="f32", default=2.0),
     ),
+    (VariantInfo(id="scale", abi=ABI, images=(image("scale"),)),),
+    launch=LaunchInfo(grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == z.size",)),
 )
 MANIFEST = """\
 edition = 1
@@ -111,36 +85,20 @@ def scale(z: int, x: int, n: int, alpha: float) -> None:
 
 def write_project(folder: Path, monkeypatch: pytest.MonkeyPatch, more: str = "") -> None:
     """Write a project with its bundle, beside a GPU that is pretended."""
-    driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
+    driver = fake_driver(SCALE, run=scale)
     monkeypatch.setattr(_driver, "driver", lambda: driver)
     (folder / "tilec.toml").write_text(MANIFEST + more)
     (folder / "scale.cu").write_text(
         "__global__ void scale(float* z, const float* x, int n, float alpha) {}\n"
     )
     (folder / "reference.py").write_text(REFERENCE)
-    write_bundle(folder / "acme.tilec", INFO, lambda _digest: IMAGE)
+    write_kernels(folder / "acme.tilec", SCALE)
 
 
 @pytest.fixture
 def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     write_project(tmp_path, monkeypatch)
     return functools.partial(cli, "run")
-
-
-def test_cases_are_compared_and_a_difference_fails(tilec: Cli) -> None:
-    done = tilec("--bundle", "acme.tilec")
-    assert done.code == 1
-    lines = done.out.splitlines()
-    assert lines[0].split() == ["case", "result", "output", "max", "abs", "max", "rel", "time"]
-    assert lines[1].split()[:5] == ["scale/good", "ok", "z", "0", "0"]
-    assert lines[2].split()[:5] == ["scale/bad", "FAIL", "z", "1", "0.333"]
-    assert (
-        lines[3] == "  z[7] is 2.0, expected 3.0; 2 of 40 elements are off (rtol 1e-05, atol 1e-06)"
-    )
-    at = next(i for i, line in enumerate(lines) if line.startswith("scale/refused"))
-    assert lines[at].split()[:2] == ["scale/refused", "ERROR"]
-    assert lines[at + 1].startswith("  scale: ")
-    assert lines[-1] == "3 cases on Fake H200: 1 passed, 1 failed, 1 could not be run or compared"
 
 
 @pytest.mark.parametrize(
@@ -167,13 +125,9 @@ def test_a_case_may_count_in_ulp(
 def test_what_was_compiled_at_load_is_told(
     tilec: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (kernel,) = INFO.kernels
-    ptx = dataclasses.replace(
-        kernel.variants[0].images[0], target=Target.parse("compute_80"), ptx_isa=(8, 0)
-    )
-    variant = dataclasses.replace(kernel.variants[0], images=(ptx,))
-    info = dataclasses.replace(INFO, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
-    write_bundle(tmp_path / "ptx.tilec", info, lambda _digest: IMAGE)
+    ptx = image("scale", "compute_80", ptx_isa=(8, 0))
+    variant = VariantInfo(id="scale", abi=ABI, images=(ptx,))
+    write_kernels(tmp_path / "ptx.tilec", dataclasses.replace(SCALE, variants=(variant,)))
     done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
     assert done.code == 1
     assert (
@@ -234,6 +188,7 @@ def test_how_a_failure_looks(
     done = tilec("--bundle", "acme.tilec", "--color", "never")
     shown = re.sub(r" *\d+\.\d\d ms", "    0.50 ms", done.out)
     assert max(map(len, shown.splitlines())) <= width
+    assert done.code == 1
     golden(ROOT / f"tests/golden/run/failure-{width}.txt", shown)
 
 
@@ -270,7 +225,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
     package = tmp_path / "site" / "acme_installed"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('imported')\n")
-    write_bundle(package / "acme.tilec", INFO, lambda _digest: IMAGE)
+    write_kernels(package / "acme.tilec", SCALE)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     done = tilec("--case", "good", "--bundle", "acme_installed")
     assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale/good", "ok"])
@@ -349,12 +304,12 @@ def test_usage(tilec: Cli, arguments: list[str], words: str) -> None:
 
 
 TWO = dataclasses.replace(
-    INFO.kernels[0],
+    SCALE,
     axes=(("N", (64, 128)),),
     default=(("N", 128),),
     rules=(DispatchRule(when="x.size <= 64", take=(("N", 64),)),),
     variants=tuple(
-        dataclasses.replace(INFO.kernels[0].variants[0], id=f"scale-N{n}", axes=(("N", n),))
+        dataclasses.replace(SCALE.variants[0], id=f"scale-N{n}", axes=(("N", n),))
         for n in (64, 128)
     ),
 )
@@ -376,9 +331,7 @@ TWO = dataclasses.replace(
 def test_notes_a_compared_case_of_another_variant(
     tilec: Cli, tmp_path: Path, z: str, more: str, told: str
 ) -> None:
-    write_bundle(
-        tmp_path / "acme.tilec", dataclasses.replace(INFO, kernels=(TWO,)), lambda _digest: IMAGE
-    )
+    write_kernels(tmp_path / "acme.tilec", TWO)
     text = MANIFEST.split("[kernel.scale.case.good]")[0].replace(
         "launch =", "matrix = { N = [64, 128] }\nlaunch ="
     )

@@ -12,51 +12,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.bundle_samples import write_kernels
 from tests.cpu_samples import I32, PTR, program_of
+from tests.runtime_samples import TENSOR, image, kernel, slot
 from tests.unit.conftest import Cli, Ran
-from tilec.package.write import write_bundle
 from tilec_runtime.cpu import driver as cpu_driver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import FaultError, Location, NoDeviceError
-from tilec_runtime.model.arch import Target
-from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.errors import FaultError, NoDeviceError
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
 
-IMAGE = b"an image"
-ABI = (
-    *(AbiSlot(type="ptr", expr=f"{name}.ptr", size=8, align=8) for name in "zx"),
-    AbiSlot(type="i32", expr="x.size", size=4, align=4),
-)
+ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.size"))
 
 
-def kernel(name: str, target: str, language: str, **facts: Any) -> KernelInfo:
-    found = ImageInfo(
-        target=Target.parse(target), digest=sha256(IMAGE), size=len(IMAGE), symbol=name, **facts
+def doubling(name: str, target: str, language: str, **facts: Any) -> KernelInfo:
+    params = (
+        Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="x", kind=TENSOR, dtype="f32", rank=1),
     )
-    return KernelInfo(
-        name=name,
-        language=language,
-        location=Location(file="kernels.py", line=1),
-        params=(
-            Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
-            Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1),
-        ),
-        launch=LaunchInfo(grid=("cdiv(x.size, 256)",), block=("1",)),
-        variants=(VariantInfo(id=name, abi=ABI, images=(found,)),),
-    )
+    variant = VariantInfo(id=name, abi=ABI, images=(image(name, target, **facts),))
+    launch = LaunchInfo(grid=("cdiv(x.size, 256)",), block=("1",))
+    return dataclasses.replace(kernel(name, params, (variant,), launch=launch), language=language)
 
 
-INFO = BundleInfo(
-    package=PackageInfo(name="acme", version="1.0", module="acme"),
-    kernels=(
-        kernel("twice", "tileir", "tile", ptx_isa=(13, 3), cuda=(13, 3)),
-        kernel("broken", "tileir", "tile"),
-        kernel("native", "sm_90", "cuda"),
-        kernel("narrow", "sm_90", "tile", exact=True),
-    ),
+KERNELS = (
+    doubling("twice", "tileir", "tile", ptx_isa=(13, 3), cuda=(13, 3)),
+    doubling("broken", "tileir", "tile"),
+    doubling("native", "sm_90", "cuda"),
+    doubling("narrow", "sm_90", "tile", exact=True),
 )
 HEAD = 'edition = 1\n[package]\nname = "acme"\nversion = "1.0"\n[targets]\ndefault = ["sm_90"]\n'
 TABLE = """\
@@ -113,7 +97,7 @@ def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     (tmp_path / "kernels.py").write_text("")
     (tmp_path / "kernels.cu").write_text("")
     (tmp_path / "reference.py").write_text("def twice(x):\n    return 2 * x\n")
-    write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
+    write_kernels(tmp_path / "acme.tilec", *KERNELS)
 
     def call(names: str, *args: str) -> Ran:
         (tmp_path / "tilec.toml").write_text(manifest(*names.split()))

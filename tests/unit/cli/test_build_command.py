@@ -240,7 +240,22 @@ gemm-f16-sm_90      tile      sm_90   -
     }
 
 
-def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_build) -> None:
+@pytest.fixture
+def noted(cli, project: Path, fake_build):
+    """What `check` says of kernels: each has these jobs and these cases."""
+
+    def of(*infos: KernelInfo, jobs: tuple[object, ...] = (), cases: tuple[Case, ...] = ()) -> str:
+        manifest = SimpleNamespace(matrix=Matrix(), cases=cases)
+        kernels = [SimpleNamespace(info=info, manifest=manifest, jobs=jobs) for info in infos]
+        fake_build.check = lambda request, observer: SimpleNamespace(
+            manifest=SimpleNamespace(chains=()), kernels=kernels, jobs=(), notes=()
+        )
+        return cli("check").err
+
+    return of
+
+
+def test_check_notes_axes_that_a_launch_must_choose(noted) -> None:
     axes = (("T", ("f32", "f16")), ("BM", (32, 64)), ("FAST", (False, True)), ("BN", (8, 16)))
     shared = {"language": "tile", "location": Location(file="k.py", line=1), "axes": axes}
     default = (("BN", 8),)
@@ -248,15 +263,8 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
     info = KernelInfo(name="k", params=(data,), dtype_axes=("T",), default=default, **shared)
     ruled = dataclasses.replace(info, rules=(DispatchRule(when="", take=(("BM", 32),)),))
     points = itertools.product(*([(name, value) for value in values] for name, values in axes))
-    crossed = [SimpleNamespace(variant=SimpleNamespace(axes=point)) for point in points]
-    kernels = [
-        SimpleNamespace(info=i, manifest=SimpleNamespace(matrix=Matrix(), cases=()), jobs=crossed)
-        for i in (info, ruled)
-    ]
-    fake_build.check = lambda request, observer: SimpleNamespace(
-        manifest=SimpleNamespace(chains=()), kernels=kernels, jobs=jobs(project), notes=()
-    )
-    assert cli("check").err == (
+    crossed = tuple(SimpleNamespace(variant=SimpleNamespace(axes=point)) for point in points)
+    assert noted(info, ruled, jobs=crossed) == (
         "note: kernel k: a launch must choose BM and FAST; dispatch.default = "
         "{ BM = 32, FAST = false } is a default for launches and cases\n"
         "note: kernel k: a launch must choose FAST; dispatch.default = { FAST = false } is a default "
@@ -283,7 +291,7 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
     ],
 )
 def test_check_notes_axes_that_equal_an_extent(
-    cli, project: Path, fake_build, requires: str, changes: dict[str, object], note: str
+    noted, requires: str, changes: dict[str, object], note: str
 ) -> None:
     info = KernelInfo(
         name="k",
@@ -294,25 +302,13 @@ def test_check_notes_axes_that_equal_an_extent(
         launch=LaunchInfo(requires=(requires,)),
         **changes,
     )
-    manifest = SimpleNamespace(matrix=Matrix(), cases=())
-    kernel = SimpleNamespace(info=info, manifest=manifest, jobs=())
-    fake_build.check = lambda request, observer: SimpleNamespace(
-        manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()
-    )
-    assert cli("check").err == (f"note: kernel k: a launch {note}\n" if note else "")
+    assert noted(info) == (f"note: kernel k: a launch {note}\n" if note else "")
 
 
-def test_check_notes_cases_without_a_reference(cli, project: Path, fake_build) -> None:
+def test_check_notes_cases_without_a_reference(noted) -> None:
     cases = (Case(name="one"), Case(name="two"), Case(name="three", reference="ref.py:k"))
-    kernel = SimpleNamespace(
-        info=KernelInfo(name="k", language="tile", location=Location(file="k.py", line=1)),
-        manifest=SimpleNamespace(matrix=Matrix(), cases=cases),
-        jobs=(),
-    )
-    fake_build.check = lambda request, observer: SimpleNamespace(
-        manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()
-    )
-    assert cli("check").err == (
+    info = KernelInfo(name="k", language="tile", location=Location(file="k.py", line=1))
+    assert noted(info, cases=cases) == (
         "note: kernel k: cases without a reference: one, two; add reference = "
         '"FILE.py:FUNCTION", so that tilec run compares results\n'
     )

@@ -2,9 +2,8 @@
 whoever changes it reads it.
 
 Each capture takes a sample that another test makes. Times are planned, and what differs between
-machines (paths, versions) is left out. Those of `inspect`
-and of failing runs are with their own tests. `schema` and
-`completion` print for programs.
+machines (paths, versions) is left out. Those of `inspect` and
+`run` are with their own tests. `schema` and `completion` print for programs.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ import click
 import pytest
 
 from tests.bench_samples import GIVEN, PlannedDevice, app, bound, manifest, opened
-from tests.bundle_samples import write_sample
 from tests.conftest import Golden
 from tests.runtime_samples import ADD
 from tests.tune_samples import A, B, C, kernel_with, planned
-from tests.unit.case import test_run_command
 from tests.unit.cli import (
     test_build_command,
     test_clean,
@@ -161,14 +158,6 @@ def errors(scene: Scene) -> str:
     )
 
 
-tilec_run = test_run_command.tilec
-
-
-def run(scene: Scene) -> str:
-    scene.fixture("tilec_run")
-    return _timed(scene.ran("run", "--bundle", "acme.tilec"))
-
-
 def sanitize_gpu(scene: Scene) -> str:
     return _watched(
         scene,
@@ -187,11 +176,6 @@ def profile_refused(scene: Scene) -> str:
 
 def debug(scene: Scene) -> str:
     return _watched(scene, ("cuda-gdb", "exit 0"), "debug", "scale/some")
-
-
-def inspect(scene: Scene) -> str:
-    write_sample(scene.folder / "acme.tilec")
-    return scene.ran("inspect", "acme.tilec", "--verify")
 
 
 def help_of_all(scene: Scene) -> str:
@@ -217,22 +201,13 @@ def _watched(scene: Scene, tool: tuple[str, ...], *words: str) -> str:
     return f"{done.out}{done.err}"
 
 
-def _timed(text: str) -> str:
-    """Without the times that a run took."""
-    return re.sub(
-        r"\d+\.\d\d? (m?s)\b",
-        lambda m: "0.50 ms".rjust(len(m[0])) if m[1] == "ms" else "0.5 s",
-        text,
-    )
-
-
 CAPTURES = {
     make.__name__.replace("_", "-"): make
     for make in (
         *(new, check, build, build_fails, clean, doctor),
         *(bench, bench_sweep, tune, errors),
-        *(run, sanitize_gpu, sanitize_gpu_missing, profile_refused),
-        *(debug, inspect, help_of_all),
+        *(sanitize_gpu, sanitize_gpu_missing, profile_refused),
+        *(debug, help_of_all),
     )
 }
 
