@@ -13,7 +13,7 @@ from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
 from tilec.frontends.tile.signature import Bound, bind, symbol_of
 from tilec.frontends.tile.toolchain import find
-from tilec.frontends.tools.kernels import Kernels
+from tilec.frontends.tools.kernels import Kernels, placing
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
@@ -53,6 +53,10 @@ class Compiler:
             ToolchainError: a tool is missing.
         """
         module, kernel = self._kernels.find(job)
+        with placing(job, module.texts):
+            return self._image(job, module, kernel)
+
+    def _image(self, job: Job, module: LoadedModule, kernel: TileKernel) -> Image:
         at = kernel.decl.location
         bound = bind(job, kernel.params, at)
         portable = job.target.kind is TargetKind.TILEIR
@@ -168,7 +172,7 @@ class Compiler:
                     at=at,
                     function=function,
                 ) from exc
-        _check_tiles(exported.bytecode, name, at, module.texts)
+        _check_tiles(exported.bytecode)
         return exported
 
 
@@ -197,22 +201,19 @@ def _kernel_of(
     )
 
 
-def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str, str]) -> None:
+def _check_tiles(bytecode: bytes) -> None:
     """Refuse tiles that no device runs: cuda.tile accepts them, and tileiras then reports an error
     without a source location.
     """
     from tilec_runtime.cpu.tileir.read import too_large_tile
     from tilec_runtime.cpu.tileir.types import MAX_ELEMENTS
 
-    extents = too_large_tile(bytecode)
-    if not extents:
-        return
-    what = f"a tile of {' x '.join(map(str, extents))} elements is too large: the most is {MAX_ELEMENTS}"
-    hint = "give the axes of the matrix that its extents come from smaller values"
-    raise CompileError(
-        f"kernel {kernel!r} does not compile: {what}",
-        diagnostics=(located(texts, at, what, hint=hint),),
-    )
+    if extents := too_large_tile(bytecode):
+        shape = " x ".join(map(str, extents))
+        raise CompileError(
+            f"a tile of {shape} elements is too large: the most is {MAX_ELEMENTS}",
+            fix="give the axes of the matrix that its extents come from smaller values",
+        )
 
 
 def _divisors(

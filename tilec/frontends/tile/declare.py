@@ -14,7 +14,7 @@ from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import line_of, located, written_parameters
+from tilec.frontends.tools.python_errors import located, written_parameters
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError
 
@@ -82,7 +82,6 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
                 annotation=annotation,
                 default=default,
                 location=place,
-                excerpt=line_of(module.texts, place.file, place.line),
             )
         )
         decls.append(

@@ -14,7 +14,7 @@ from typing import Any
 from tilec.frontends.tile import api
 from tilec.frontends.tools.python_errors import (
     function_node,
-    line_of,
+    located,
     node_location,
     parameter_nodes,
 )
@@ -79,7 +79,7 @@ class SafeParam:
         axis: the axis along which a region spans all tiles, -1 for none.
         axes: the axes that its annotation names.
         default: default of a scalar or constant.
-        location, excerpt: place of its annotation (of the parameter, if it has none).
+        location: place of its annotation (of the parameter, if it has none).
     """
 
     name: str
@@ -93,7 +93,6 @@ class SafeParam:
     axes: tuple[str, ...] = ()
     default: AxisValue | None = None
     location: Location
-    excerpt: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,20 +111,15 @@ def signature_of(function: Any, texts: Mapping[str, str]) -> Signature:
     written = {arg.arg: arg for arg in (parameter_nodes(node) if node else ())}
     params, problems = [], []
     for item in inspect.signature(function).parameters.values():
-        at, excerpt, text = Location(file=file, line=line), line_of(texts, file, line), ""
+        at, text = Location(file=file, line=line), ""
         if (arg := written.get(item.name)) is not None:
-            at, excerpt = node_location(texts, file, arg.annotation or arg)
+            at, _ = node_location(texts, file, arg.annotation or arg)
             text = ast.unparse(arg.annotation) if arg.annotation else ""
         try:
             made = _parameter(item, function.__globals__, text)
-            params.append(
-                SafeParam(name=item.name, text=text, location=at, excerpt=excerpt, **made)
-            )
+            params.append(SafeParam(name=item.name, text=text, location=at, **made))
         except _RefusedError as refused:
-            problem = Diagnostic(
-                message=refused.what, location=at, excerpt=excerpt, hint=refused.hint
-            )
-            problems.append(problem)
+            problems.append(located(texts, at, refused.what, hint=refused.hint))
     return Signature(params=tuple(params), problems=tuple(problems))
 
 

@@ -23,6 +23,7 @@ from tilec.frontends.tile.values import Values, parameters
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
+from tilec.frontends.tools.python_errors import located
 from tilec.model.alike import unstated
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic
@@ -70,7 +71,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     _, at = definition(module, body.function)
     signature = signature_of(body.function, texts)
     params = signature.params
-    if wrong := [*signature.problems, *_mixed_outputs(params)]:
+    if wrong := [*signature.problems, *_mixed_outputs(params, texts)]:
         raise _refusal(name, wrong)
     reached = list(bodies.reachable(body.function))
     uses = [use for item in reached for use in _variables(item)]
@@ -160,7 +161,6 @@ def _argument(param: SafeParam) -> FunctionParam:
         annotation=annotation,
         default=param.default,
         location=param.location,
-        excerpt=param.excerpt,
     )
 
 
@@ -179,18 +179,14 @@ def _declared(param: SafeParam, *, read: bool) -> ParamDecl:
     )
 
 
-def _mixed_outputs(params: Sequence[SafeParam]) -> Iterator[Diagnostic]:
+def _mixed_outputs(params: Sequence[SafeParam], texts: Mapping[str, str]) -> Iterator[Diagnostic]:
     """Refuse outputs with one region per block beside mapped outputs."""
     owned = [param for param in params if param.access in OWNED]
     mapped = [param for param in params if param.access is Access.MAPPED]
     if owned and mapped:
         what = f"{owned[0].name} is a {owned[0].access.value}, and {mapped[0].name} a tl.MappedMut: one grid cannot give out both"
-        yield Diagnostic(
-            message=what,
-            location=mapped[0].location,
-            excerpt=mapped[0].excerpt,
-            hint="make every output of a persistent kernel a tl.MappedMut",
-        )
+        hint = "make every output of a persistent kernel a tl.MappedMut"
+        yield located(texts, mapped[0].location, what, hint=hint)
 
 
 def _safety(params: Sequence[SafeParam], proof: Proof, promised: Sequence[Fact]) -> Safety:

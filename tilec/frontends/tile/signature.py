@@ -23,15 +23,12 @@ from tilec_runtime.model.suggest import suggestion
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionParam:
-    """One parameter of the kernel function: name, annotation as an object, default, place and
-    source line.
-    """
+    """One parameter of the kernel function: name, annotation as an object, default and place."""
 
     name: str
     annotation: api.Annotation
     default: AxisValue | None
     location: Location
-    excerpt: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +53,7 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
     bindings: list[api.Binding] = []
     slots: list[AbiSlot] = []
     for item in params:
-        with mismatches.at(item.location, item.excerpt):
+        with mismatches.at(item.location):
             binding, abi = binder.parameter(item)
             bindings.append(binding)
             slots.extend(abi)

@@ -112,17 +112,16 @@ def definition(
 
 @contextlib.contextmanager
 def placing(job: Job, texts: Mapping[str, str]) -> Iterator[None]:
-    """Add the kernel's location to errors without one; `texts` are the project's sources."""
+    """Add the kernel's location to errors without one, and lines of `texts`, the sources."""
     try:
         yield
     except CompileError as exc:
-        unplaced = (Diagnostic(message=exc.what, hint=exc.fix),)
-        at = job.spec.decl.location
-        line = line_of(texts, at.file, at.line)
-        exc.diagnostics = tuple(
-            d if d.location else dataclasses.replace(d, location=at, excerpt=line)
-            for d in exc.diagnostics or unplaced
-        )
+        found = []
+        for each in exc.diagnostics or (Diagnostic(message=exc.what, hint=exc.fix),):
+            at = each.location or job.spec.decl.location
+            line = each.excerpt or line_of(texts, at.file, at.line)
+            found.append(dataclasses.replace(each, location=at, excerpt=line))
+        exc.diagnostics = tuple(found)
         raise
 
 
@@ -145,14 +144,12 @@ class Mismatches:
         self._diagnostics: list[Diagnostic] = []
 
     @contextlib.contextmanager
-    def at(self, location: Location, excerpt: str = "") -> Iterator[None]:
+    def at(self, location: Location) -> Iterator[None]:
         """Catch a `MismatchError` of the body, and record it at a parameter's location."""
         try:
             yield
         except MismatchError as exc:
-            self._diagnostics.append(
-                Diagnostic(message=exc.what, location=location, excerpt=excerpt, hint=exc.hint)
-            )
+            self._diagnostics.append(Diagnostic(message=exc.what, location=location, hint=exc.hint))
 
     def check(self) -> None:
         """Raise one error with every recorded mismatch.

@@ -111,11 +111,11 @@ def job(*params: Param, assume: tuple[Assumption, ...] = (), **axes) -> Job:
 
 def function(*names: str, **annotations: api.Annotation) -> list[FunctionParam]:
     found = [
-        FunctionParam(name=n, annotation=api.Annotation(), default=None, location=HERE, excerpt="")
+        FunctionParam(name=n, annotation=api.Annotation(), default=None, location=HERE)
         for n in names
     ]
     return found + [
-        FunctionParam(name=n, annotation=a, default=None, location=HERE, excerpt="")
+        FunctionParam(name=n, annotation=a, default=None, location=HERE)
         for n, a in annotations.items()
     ]
 
