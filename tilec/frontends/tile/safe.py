@@ -95,16 +95,10 @@ class SafeParam:
     location: Location
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Signature:
-    """The valid parameters in order, and the errors of the others."""
-
-    params: tuple[SafeParam, ...]
-    problems: tuple[Diagnostic, ...]
-
-
-def signature_of(function: Any, texts: Mapping[str, str]) -> Signature:
-    """Read a decorated function's parameters."""
+def signature_of(
+    function: Any, texts: Mapping[str, str]
+) -> tuple[tuple[SafeParam, ...], list[Diagnostic]]:
+    """Return the valid parameters of a function in order, and the errors of the others."""
     code = function.__code__
     file, line = code.co_filename, code.co_firstlineno
     node = function_node(texts.get(file, ""), line)
@@ -120,7 +114,7 @@ def signature_of(function: Any, texts: Mapping[str, str]) -> Signature:
             params.append(SafeParam(name=item.name, text=text, location=at, **made))
         except _RefusedError as refused:
             problems.append(located(texts, at, refused.what, hint=refused.hint))
-    return Signature(params=tuple(params), problems=tuple(problems))
+    return tuple(params), problems
 
 
 class _RefusedError(Exception):

@@ -69,9 +69,8 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         what = f"the source of kernel {name!r} is not in the project"
         raise fault(module.source.path, what, line=0)
     _, at = definition(module, body.function)
-    signature = signature_of(body.function, texts)
-    params = signature.params
-    if wrong := [*signature.problems, *_mixed_outputs(params, texts)]:
+    params, unread = signature_of(body.function, texts)
+    if wrong := [*unread, *_mixed_outputs(params, texts)]:
         raise _refusal(name, wrong)
     reached = list(bodies.reachable(body.function))
     uses = [use for item in reached for use in _variables(item)]

@@ -43,7 +43,6 @@ class LoadedModule:
         main: the module object.
         modules: project modules by name, `main` included.
         texts: text of every executed project file by its relative name.
-        names: top-level names of the project.
     """
 
     source: Source
@@ -51,7 +50,6 @@ class LoadedModule:
     main: ModuleType
     modules: dict[str, ModuleType]
     texts: dict[str, str]
-    names: _TopNames
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -59,7 +57,7 @@ class LoadedModule:
 
         cuda.tile reads source lines in the same way as tracebacks.
         """
-        with _activated(self.source, self.modules, self.texts, self.names):
+        with _activated(self.source, self.modules, self.texts):
             yield
 
     @property
@@ -101,8 +99,7 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
     modules: dict[str, ModuleType] = {}
     texts: dict[str, str] = {}
     output = io.StringIO()
-    names = _top_names(source)
-    with _activated(source, modules, texts, names):
+    with _activated(source, modules, texts):
         finder = _Finder(source, texts)
         spec = finder.spec_of(name, path)
         main = importlib.util.module_from_spec(spec)
@@ -115,9 +112,7 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
             raise
         except BaseException as exc:  # noqa: BLE001 - a SystemExit of the module is its error
             raise import_error(exc, source, texts, output.getvalue()) from None
-    return LoadedModule(
-        source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names
-    )
+    return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts)
 
 
 _executing: list[tuple[Path, frozenset[str]]] = []
@@ -198,7 +193,7 @@ def _is_ours(name: str, module: ModuleType, root: str) -> bool:
 
 @contextlib.contextmanager
 def _activated(
-    source: Source, modules: dict[str, ModuleType], texts: dict[str, str], names: _TopNames
+    source: Source, modules: dict[str, ModuleType], texts: dict[str, str]
 ) -> Iterator[None]:
     """Install the project's modules and texts in a `with`.
 
@@ -206,9 +201,7 @@ def _activated(
     """
     finder = _Finder(source, texts)
     with _lock:
-        own = names.project | {
-            n for n in names.folders if getattr(sys.modules.get(n), "__file__", None) is None
-        }
+        own = _own_names(source)
         stashed = {
             n: m for n, m in sys.modules.items() if n in modules or n.partition(".")[0] in own
         }
@@ -242,30 +235,23 @@ def _activated(
             )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _TopNames:
-    """Top-level names that refer to the project while it is active.
+def _own_names(source: Source) -> set[str]:
+    """Return the top-level names that refer to the project while it is active.
 
-    Attributes:
-        project: modules and packages.
-        folders: directories without `__init__.py`; a real package of the same name wins.
+    A loaded package wins over a directory without `__init__.py`.
     """
-
-    project: frozenset[str]
-    folders: frozenset[str]
-
-
-def _top_names(source: Source) -> _TopNames:
-    names, folders = set[str](), set[str]()
+    names = set[str]()
     for base in search_bases(source):
         with contextlib.suppress(OSError):
             for entry in Path(source.root, base).iterdir():
                 if entry.suffix == ".py":
                     names.add(entry.stem)
-                elif entry.is_dir():
-                    (names if (entry / "__init__.py").is_file() else folders).add(entry.name)
-    kept = KEPT | sys.stdlib_module_names
-    return _TopNames(frozenset(names - kept), frozenset(folders - kept))
+                elif entry.is_dir() and (
+                    (entry / "__init__.py").is_file()
+                    or getattr(sys.modules.get(entry.name), "__file__", None) is None
+                ):
+                    names.add(entry.name)
+    return names - KEPT - sys.stdlib_module_names
 
 
 def _register(name: str, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -175,14 +174,6 @@ _INSTEAD = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Flags:
-    """Checked flags: of the compiler, and of ptxas, which tilec runs separately."""
-
-    compiler: tuple[str, ...] = ()
-    ptxas: tuple[str, ...] = ()
-
-
 class OptionError(UsageError):
     """An option is refused; `path` leads from the table of options to the value."""
 
@@ -191,8 +182,10 @@ class OptionError(UsageError):
         self.path = path
 
 
-def read_flags(flags: Sequence[str], *, compiler: str, unchecked: bool = False) -> Flags:
-    """Check flags, and separate those of ptxas from those of the compiler.
+def read_flags(
+    flags: Sequence[str], *, compiler: str, unchecked: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Check flags, and return those of the compiler and those of ptxas, which tilec runs itself.
 
     Args:
         flags: flags of the manifest; a value follows `=` or is the next item.
@@ -216,7 +209,7 @@ def read_flags(flags: Sequence[str], *, compiler: str, unchecked: bool = False) 
             ptxas += ["-maxrregcount", value]
         else:
             kept.append(flag)
-    return Flags(compiler=tuple(kept), ptxas=tuple(ptxas))
+    return tuple(kept), tuple(ptxas)
 
 
 def _with_values(words: Sequence[tuple[int, str]], tool: str) -> Iterator[tuple[int, str]]:

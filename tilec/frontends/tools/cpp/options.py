@@ -72,15 +72,16 @@ def read_options(options: Options) -> CudaOptions:
     values: dict[str, Option] = dict(options)
     compiler = str(values.get("compiler", "nvrtc"))
     unchecked = values.get("unchecked-flags") is True
-    flags = read_flags(_texts(values.get("flags", ())), compiler=compiler, unchecked=unchecked)
+    given = _texts(values.get("flags", ()))
+    flags, ptxas = read_flags(given, compiler=compiler, unchecked=unchecked)
     group = values.get("group")
     read = CudaOptions(
         compiler=compiler,
         std=str(values.get("std", "c++17")),
         include=_texts(values.get("include", ())),
         define=typing.cast("tuple[tuple[str, str], ...]", values.get("define", ())),
-        flags=flags.compiler,
-        ptxas=flags.ptxas,
+        flags=flags,
+        ptxas=ptxas,
         unchecked=unchecked,
         group=group if isinstance(group, int) else None,
         link=tuple(map(LinkEntry.parse, _texts(values.get("link", ())))),
