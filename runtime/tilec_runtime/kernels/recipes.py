@@ -5,7 +5,6 @@ Both give the same bits.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +14,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.tensors.described import Described, facts_of
 from tilec_runtime.tensors.host import unpaired
+from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
     from tilec_runtime.kernels.elements import Array
@@ -123,7 +123,7 @@ def _launch_convert(ctx: ExecutionContext, to: Described, source: Described) -> 
         module.convert(into, of, to.size, *codes, HELD=form, stream=stream)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Fill:
     """One value for all elements.
 
@@ -149,7 +149,7 @@ class Fill:
         to[...] = self.bits
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Diagonal:
     """A matrix of zeros with one value on its diagonal.
 
@@ -177,7 +177,7 @@ class Diagonal:
         to[: (count - 1) * step + 1 : step] = self.bits
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Integers:
     """start + i * step in 64-bit integers, reduced to their low bits."""
 
@@ -208,7 +208,7 @@ class Integers:
                 ).astype(part.dtype)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Numbers:
     """start + i * step in f64, each operation rounded, with `last` at the end.
 
@@ -241,7 +241,7 @@ class Numbers:
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Uniform:
     """Uniform random numbers in [0, 1)."""
 
@@ -258,7 +258,7 @@ class Uniform:
         philox.write_uniform(to, dtype, self.seed)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Normal:
     """Random numbers of a normal distribution.
 
