@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +108,15 @@ def future(w: World, n: Numbers, op: Deferred) -> None:
     real = op.real.schedule(OwnPolicy(w.site.streams, n.c % 3)) if n.b % 2 else op.real.future()
     w.add_future(Pending(real, result, wrong))
     if wrong:
-        _loosen(w)  # its error has frames
+        _clear_frames(real.exception())
+        _loosen(w)
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Drop the tensors that the frames of a future's error keep."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def finish(w: World, n: Numbers) -> None:

@@ -5,7 +5,6 @@ held up, against one step at a time.
 from __future__ import annotations
 
 import ctypes
-import logging
 import random
 import time
 from typing import Any
@@ -21,13 +20,6 @@ from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import Device, Stream, Tensor, load
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.tensors.lease import Holder
-
-
-@pytest.fixture(autouse=True)
-def unlogged(caplog: pytest.LogCaptureFixture) -> None:
-    """Log no errors: pytest keeps records, and these the frames of errors with their tensors."""
-    caplog.set_level(logging.CRITICAL, "tilec_runtime")
-
 
 # What a kernel is given that is to fail.
 FAIL = -666.0
