@@ -11,10 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tests.unit.runtime.api.creation_samples import CONVERTED, numpy_dtype
+from tests.unit.runtime.api.creation_samples import CONVERTED
 from tilec_runtime import api, use_device
 from tilec_runtime.errors import TensorError, UsageError
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
 MOST = 5000
 REAL = st.one_of(

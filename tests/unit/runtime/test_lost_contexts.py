@@ -15,6 +15,8 @@ from cuda.bindings import driver as real
 from tests.processes import run_python
 from tests.runtime_samples import ADD, Array, loaded
 from tests.unit.runtime.driver_api import GIVING_BACK, METHODS, OK, PARTS, SHAPE, Api, Method
+from tests.unit.runtime.ops.graph_samples import Gpu
+from tests.waiting import PATIENCE
 from tilec_runtime import (
     Device,
     DeviceBuffer,
@@ -222,6 +224,35 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(
         gc.collect()
         assert COMPLETIONS.drain(5)
     assert [r for r in caplog.records if "given back" in r.message] == []
+
+
+def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
+    gpu = Gpu()
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
+    device = Device(0, driver=gpu.driver)
+    graph = gpu.module.ops.add(z, x, y).graph_on(gpu.stream)
+    gpu.driver.fail["synchronize_device"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with pytest.raises(ContextLostError):
+        device.sync()
+    for use in (
+        graph.replay,
+        graph.launch().sync,
+        lambda: as_op(1).graph_on(Stream.borrow_raw(7, driver=gpu.driver)),
+    ):
+        with (
+            pytest.raises(
+                ContextLostError,
+                match="the context of device 0 is lost since synchronize_device gave",
+            ),
+            use_device(device),
+        ):
+            use()
+    with caplog.at_level(logging.DEBUG):
+        graph.close()
+        del graph, z, x, y
+        gc.collect()
+        assert COMPLETIONS.drain(PATIENCE)
+    assert caplog.text == ""
 
 
 def test_ops_that_were_not_done_are_named_with_their_place() -> None:

@@ -24,6 +24,12 @@ def cpu(pace: Gate) -> Iterator[Device]:
 
 
 @pytest.fixture
+def default_cpu() -> Iterator[None]:
+    with use_device("cpu"):
+        yield
+
+
+@pytest.fixture
 def gpu() -> Iterator[Device]:
     with use_device(Device(0, driver=FakeDriver())) as found:
         yield found

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tilec_runtime import api
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
 Make = Callable[[], Any]
 # Dtypes that convert into each other.
@@ -37,10 +37,10 @@ COUNTED = tuple(name for name in CONVERTED if name not in ("bool", "f8e8m0"))
 SIZES = (0, 1, 5, 4097, 70001)
 
 
-def numpy_dtype(name: str) -> Any:
-    """NumPy's dtype object, or ml_dtypes'."""
-    row = DTYPES[name]
-    return np.dtype(getattr(ml_dtypes, row.numpy, row.numpy))
+def contents(op: Any) -> np.ndarray[Any, Any]:
+    """What an op makes, as an array."""
+    found: np.ndarray[Any, Any] = op.then(api.to_host).sync()
+    return found
 
 
 def value_of(dtype: str) -> Any:

@@ -14,24 +14,17 @@ from tests.unit.runtime.api.creation_samples import (
     CONVERTED,
     COUNTED,
     FILLED,
+    contents,
     every_bits,
-    numpy_dtype,
     value_of,
 )
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Tensor, api, as_op, use_device
 from tilec_runtime.errors import BorrowError, PlacementError, TensorError, UsageError
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
-
-@pytest.fixture(autouse=True)
-def _on_cpu():
-    with use_device("cpu"):
-        yield
-
-
-def contents(op):
-    return op.then(api.to_host).sync()
+pytestmark = pytest.mark.usefixtures("default_cpu")
 
 
 @pytest.mark.parametrize("name", FILLED)

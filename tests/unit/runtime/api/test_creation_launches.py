@@ -5,7 +5,7 @@ bundle is loaded at all.
 from __future__ import annotations
 
 import dataclasses
-import struct
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -60,12 +60,17 @@ def test_equal_bytes_are_left_to_the_driver(gpu):
     assert [step.call for step in gpu.steps].count("fill") == 3
 
 
-def test_values_go_to_a_kernel_as_a_pattern(gpu):
-    made = api.full((100, 100), 1.5).sync()
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("f32", 1.5), ("i16", -300), ("f64", 0.1), ("u32", 0x01020304)]
+)
+def test_values_go_to_a_kernel_as_a_pattern(gpu, dtype, value):
+    made = api.full((100, 100), value, dtype).sync()
     symbol, grid, (pointer, nbytes, pattern) = launched(gpu)
-    assert (symbol, grid) == ("fill", (2, 1, 1))
-    assert (pointer, nbytes) == (made.ptr, 40000)
-    assert pattern.to_bytes(8, "little") == struct.pack("<ff", 1.5, 1.5)
+    size = made.itemsize
+    assert (symbol, grid) == ("fill", (-(-size * 10000 // 32768), 1, 1))
+    assert (pointer, nbytes) == (made.ptr, size * 10000)
+    wanted = np.full(8 // size, value, kernels.DTYPES[dtype].numpy)
+    assert pattern.to_bytes(8, "little") == wanted.tobytes()
 
 
 def test_a_gpu_that_tilec_does_not_know_gets_them_from_its_driver(known, monkeypatch):
@@ -144,6 +149,14 @@ def test_the_bundle_was_built_of_the_sources_beside_it():
     }
 
 
+def test_every_pair_of_dtypes_has_a_kernel_that_holds_its_numbers():
+    (axes,) = (
+        kernel.axes for kernel in Bundle.open(BUNDLE).info.kernels if kernel.name == "convert"
+    )
+    pairs = itertools.permutations(kernels.CODES, 2)
+    assert {kernels.held_of(*pair) for pair in pairs} == set(dict(axes)["HELD"])
+
+
 def test_the_bundle_serves_every_architecture():
     bundle = Bundle.open(BUNDLE)
     bundle.verify()
@@ -185,24 +198,6 @@ banned = {{"numpy", "ml_dtypes", "cuda", "torch"}}
 print(sorted(n for n in sys.modules if n in banned or n.startswith(house)))
 """
     assert run_python(code) == (0, "[]\n", "")
-
-
-def test_small_tensors_give_the_same_pattern_as_numpy(gpu):
-    for dtype, value in (
-        ("i16", -300),
-        ("bf16", 1.25),
-        ("f64", 0.1),
-        ("u32", 0x01020304),
-        ("f8e4m3", 1.75),
-    ):
-        gpu.launches.clear()
-        api.full(3, value, dtype).sync()
-        pattern = gpu.launches[0].arguments[2].to_bytes(8, "little") if gpu.launches else None
-        row = kernels.DTYPES[dtype]
-        if row.bytes == 1:
-            assert pattern is None  # every byte is the same
-        elif row.typestr:
-            assert pattern == np.full(8 // row.bytes, value, row.numpy).tobytes()
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.cpu_samples import PacedCpu
 from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
-from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Tensor, api, use_device
 from tilec_runtime.errors import DTypeError, TensorError
 from tilec_runtime.model.dtype import DTYPES
@@ -24,18 +22,6 @@ from tilec_runtime.tensors.described import dtype_name
 from tilec_runtime.tensors.host import numpy_dtype
 
 Host = np.ndarray[Any, Any]
-
-
-@pytest.fixture
-def cpu() -> Any:
-    with use_device(Device("cpu", driver=PacedCpu())) as found:
-        yield found
-
-
-@pytest.fixture
-def gpu() -> Any:
-    with use_device(Device(0, driver=FakeDriver())) as found:
-        yield found
 
 
 def sample(name: str) -> Host:

@@ -13,10 +13,11 @@ import pytest
 
 from benchmarks import random_quality as quality
 from benchmarks.random_quality import failures, normal_quality, uniform_quality
-from tests.unit.runtime.api.creation_samples import RANDOM
-from tilec_runtime import Stream, api, kernels, use_device
+from tests.unit.runtime.api.creation_samples import RANDOM, contents
+from tilec_runtime import Stream, api, kernels
 from tilec_runtime.kernels.philox import CHUNK, philox, write_normal, write_uniform
 
+pytestmark = pytest.mark.usefixtures("default_cpu")
 HOME = Path(kernels.__file__).parent
 # Known answers of Random123 for philox4x32 with 10 rounds: counter, key, result.
 KNOWN = (
@@ -28,16 +29,6 @@ KNOWN = (
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
     ),
 )
-
-
-@pytest.fixture(autouse=True)
-def _on_cpu():
-    with use_device("cpu"):
-        yield
-
-
-def contents(op):
-    return op.then(api.to_host).sync()
 
 
 @pytest.mark.parametrize(("counter", "key", "wanted"), KNOWN)

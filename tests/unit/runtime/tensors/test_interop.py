@@ -4,12 +4,12 @@ stream waits for which.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import DeviceBuffer
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.lines import line_of
-from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
+from tilec_runtime.errors import ArgumentError, BorrowError, TensorError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.lease import Holder
@@ -85,21 +86,20 @@ def test_a_capsule_says_what_the_tensor_is(
     )
 
 
-def test_a_consumers_deleter_gives_the_memory_back(tensor: Make) -> None:
+class Unversioned:
+    """A consumer's view of a tensor by DLPack before version 1."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.__dlpack_device__ = tensor.__dlpack_device__
+        self.__dlpack__ = lambda **_: tensor.__dlpack__()
+
+
+def test_a_consumer_of_unversioned_capsules_gives_the_memory_back(tensor: Make) -> None:
     t = tensor(4)
-    capsule = t.__dlpack__()
-    address = ctypes.pythonapi.PyCapsule_GetPointer
-    address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    managed = dlpack.RawManaged.from_address(address(capsule, b"dltensor"))
-    rename = ctypes.pythonapi.PyCapsule_SetName
-    rename.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    used = b"used_dltensor"
-    rename(capsule, used)
-    alive = weakref.ref(t.storage)
-    del t, capsule
-    gc.collect()
+    array, alive = np.from_dlpack(Unversioned(t)), weakref.ref(t.storage)
+    del t
     assert alive() is not None, "the consumer holds it now"
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(ctypes.addressof(managed))
+    del array
     assert alive() is None
 
 
@@ -366,3 +366,52 @@ def test_memory_at_an_address(gpu: FakeDriver) -> None:
         with pytest.raises(TensorError, match=message):
             Tensor.borrow_raw(dtype="f32", driver=gpu, **arguments)  # type: ignore[arg-type]
     assert Tensor.borrow_raw(0, (0, 4), "f32", driver=gpu).ptr == 0
+
+
+# --- what is off
+# ------------------------------------------------------------
+
+
+def test_numpy_reads_buffers_of_dtypes_that_it_has_not() -> None:
+    buffer = DeviceBuffer.from_host(np.array([0x3F80, 0xC000], "u2"), "cpu", dtype="bf16")
+    array = np.asarray(buffer)
+    assert array.dtype == ml_dtypes.bfloat16
+    array[0] = 3.0
+    assert buffer.to_host().tolist() == [3.0, -2.0], "it shares the buffer's memory"
+    with pytest.raises(
+        AttributeError, match=r"no word for bf16: np.asarray gives an array of ml_dtypes"
+    ):
+        buffer.__array_interface__  # noqa: B018
+
+
+def test_numpy_is_told_why_it_gets_nothing() -> None:
+    with pytest.raises(TensorError, match=r"(?s)cannot read the memory of a GPU.*to_host\(\)"):
+        np.asarray(DeviceBuffer((4,), "f32", 0, driver=FakeDriver()))
+    with pytest.raises(TensorError, match=r"(?s)elements of f4e2m1 share a byte.*to_host\(\)"):
+        np.asarray(DeviceBuffer((4,), "f4e2m1", "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"shape": (-4,)}, r"shape \(-4,\) has a negative extent"),
+        ({"shape": (4, -1)}, r"shape \(4, -1\) has a negative extent"),
+        ({"data": (0x10001, False)}, "address 0x10001 is not aligned to elements of 4 bytes"),
+        ({"data": (-4, False)}, "address -0x4 is not aligned"),
+        ({"stream": "x"}, "names the stream 'x', which is none"),
+        ({"stream": -1}, "names the stream -1, which is none"),
+    ],
+)
+def test_tensors_that_describe_themselves_wrongly(
+    gpu: FakeDriver, on_gpu: Make, said: dict[str, Any], words: str
+) -> None:
+    t = on_gpu(64)
+    with pytest.raises(TensorError, match=words) as caught:
+        Tensor.from_foreign(CudaArray(t.ptr, **said), driver=gpu)
+    assert caught.value.fix
+
+
+def test_a_stream_that_is_none_is_refused_by_dlpack_too(on_gpu: Make) -> None:
+    for stream, words in (("x", "a builtins.str is no stream"), (-5, "the stream's handle is -5")):
+        with pytest.raises(ArgumentError, match=f"__dlpack__: {words}"):
+            on_gpu(4).__dlpack__(stream=stream)
