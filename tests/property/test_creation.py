@@ -81,20 +81,6 @@ def test_linspace_is_numpys_or_says_why_not(start, stop, num, dtype):
         assert found[0] == numpy_dtype(dtype).type(float(start))
 
 
-@examples(200)
-@given(value=REAL, dtype=DTYPE, size=st.integers(0, 40))
-def test_full_holds_the_value_or_says_why_not(value, dtype, size):
-    op = made(lambda: api.full(size, value, dtype), "full")
-    if op is None:
-        return
-    found = contents(op)
-    assert found.shape == (size,)
-    if DTYPES[dtype].kind in ("int", "uint"):
-        assert found.tolist() == [value] * size
-    elif dtype == "f64" and not math.isnan(value):
-        assert found.tolist() == [float(value)] * size
-
-
 @examples(100)
 @given(data=st.data(), source=DTYPE, target=DTYPE)
 def test_a_conversion_does_not_depend_on_where_an_element_is(data, source, target):

@@ -76,24 +76,6 @@ def test_any_arguments_get_the_right_answer(
     np.testing.assert_array_equal(bases[0][0], before)  # nothing beside the view was written
 
 
-def test_every_set_of_assumptions_is_taken(module: Module) -> None:
-    """What the test above relies on: these arguments are among those that it draws."""
-    taken = {}
-    for shape, how, more in (
-        ((32, 64), Cut(1, 1, 0, False), 0),
-        ((32, 32), Cut(1, 1, 0, False), 0),
-        ((32, 33), Cut(1, 1, 0, False), 0),
-        ((32, 33), Cut(1, 2, 0, False), 0),
-        ((32, 64), Cut(1, 1, 0, True), 0),
-    ):
-        base, place = cut(shape, how, more, 0)
-        tensors = [view(base.copy(), how, place) for _ in range(3)]
-        if any(tensor.ctypes.data % 16 for tensor in tensors):
-            continue
-        taken[shape, how] = module.blend.explain(*tensors).variant.id.rpartition("-")[2]
-    assert list(taken.values()) == ["wide", "div16", "contiguous", "BN32", "BN32"]
-
-
 def test_strides_that_the_compiler_was_told_not_to_expect_are_refused(module: Module) -> None:
     """Tile kernels are compiled for strides that are not negative."""
     x, z = np.arange(64, dtype=np.float32).reshape(4, 16), np.zeros((4, 16), np.float32)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
-import numpy as np
 from hypothesis import given
 
 from tests.amount import examples
@@ -215,18 +214,3 @@ def test_a_batch_does_what_each_block_does(body: list[Statement]) -> None:
         texts: list[str] = []
         execute(made, [], (BLOCKS, 1, 1), Memory(), Options(batch=batch, output=texts.append))
         assert "".join(texts) == wanted
-
-
-def test_the_programs_reach_every_way_to_leave() -> None:
-    jumps: list[Statement] = [
-        ("if", "a", 2, [("print", "a")], jump, [], None) for jump in ("break", "continue", "return")
-    ]
-    body: list[Statement] = [
-        ("loop", "a", 3, [*jumps[:1], ("add", "a", "b", 2)]),
-        ("for", "a", 4, jumps[1:]),
-        ("print", "c"),
-    ]
-    texts: list[str] = []
-    execute(compiled(body), [], (BLOCKS, 1, 1), Memory(), Options(output=texts.append))
-    assert "".join(texts) == "".join(expected(body, block) for block in range(BLOCKS))
-    assert len({expected(body, block).count(";") for block in np.arange(BLOCKS).tolist()}) > 1

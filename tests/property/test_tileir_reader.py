@@ -167,32 +167,6 @@ def test_too_many_operations() -> None:
         read_module(assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN * 130_000 + RETURN))
 
 
-def test_too_many_operands() -> None:
-    join = b"\x3c\1\1" + varint(600_000) + b"\0" * 600_000
-    assert "more than 500000" in refused(
-        assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + join + RETURN), 100 << 20
-    )
-
-
-def test_regions_in_regions() -> None:
-    # A loop without values whose only block has the next loop, and so on.
-    nested = functools.reduce(
-        lambda inner, _: b"\x41\0\0\1\1\0\1" + inner, range(5000), b"\x0a\0\0"
-    )
-    assert "regions are nested too deeply" in refused(assembled([SIGNATURE], nested), 100 << 20)
-
-
-def test_types_in_types() -> None:
-    # Each signature has the next one for both parameters.
-    types = [b"\x10\2" + varint(n + 1) * 2 + b"\0" for n in range(60)] + [SIGNATURE]
-    assert "types are nested too deeply" in refused(assembled(types, RETURN), 10 << 20)
-    assert "types are nested too deeply" in refused(assembled([b"\x10\1\0\0"], RETURN), 10 << 20)
-
-
-def test_a_kernel_has_the_type_of_a_function() -> None:
-    assert "the type of k is no function's" in refused(assembled([TOKEN_TYPE], RETURN), 10 << 20)
-
-
 def places(records: list[bytes], index: int) -> bytes:
     """A debug section for one function whose two operations are at one record."""
     numbers = b"\1" + bytes(3) + bytes(4) + b"\3"
@@ -205,15 +179,38 @@ def places(records: list[bytes], index: int) -> bytes:
     return numbers + head + offsets + b"".join(records)
 
 
-def test_call_sites_that_double() -> None:
-    # Each call site has the one before it both as callee and as caller.
-    records = [b"\x04\0\0\1\1"] + [b"\x06" + varint(n) * 2 for n in range(1, 40)]
-    data = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places(records, 40), records=1)
-    assert "debug locations are nested too deeply" in refused(data, 10 << 20)
-    loop = assembled(
-        [SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places([b"\x06\1\1"], 1), records=1
-    )
-    assert "debug locations are nested too deeply" in refused(loop, 10 << 20)
+JOIN = b"\x3c\1\1" + varint(600_000) + b"\0" * 600_000
+# A loop without values whose only block has the next loop, and so on.
+NESTED = functools.reduce(lambda inner, _: b"\x41\0\0\1\1\0\1" + inner, range(5000), b"\x0a\0\0")
+# Each signature has the next one for both parameters.
+DOUBLED = [b"\x10\2" + varint(n + 1) * 2 + b"\0" for n in range(60)]
+# Each call site has the one before it both as callee and as caller.
+CALL_SITES = [b"\x04\0\0\1\1"] + [b"\x06" + varint(n) * 2 for n in range(1, 40)]
+
+
+def with_places(records: list[bytes], index: int) -> bytes:
+    made = places(records, index)
+    return assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, made, records=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "limit", "says"),
+    [
+        (assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + JOIN + RETURN), 100, "more than 500000"),
+        (assembled([SIGNATURE], NESTED), 100, "regions are nested too deeply"),
+        (assembled([*DOUBLED, SIGNATURE], RETURN), 10, "types are nested too deeply"),
+        (assembled([b"\x10\1\0\0"], RETURN), 10, "types are nested too deeply"),
+        (assembled([TOKEN_TYPE], RETURN), 10, "the type of k is no function's"),
+        (with_places(CALL_SITES, 40), 10, "debug locations are nested too deeply"),
+        (with_places([b"\x06\1\1"], 1), 10, "debug locations are nested too deeply"),
+    ],
+    ids=[
+        *("operands", "regions in regions", "types in types", "a type in itself"),
+        *("a kernel of another type", "call sites that double", "a call site in itself"),
+    ],
+)
+def test_costly_files_are_refused(data: bytes, limit: int, says: str) -> None:
+    assert says in refused(data, limit << 20)
 
 
 def test_a_huge_file_is_not_looked_at() -> None:

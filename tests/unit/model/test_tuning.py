@@ -98,16 +98,6 @@ def test_entry_of_a_device_and_size(
     assert reason in why
 
 
-def test_entries_of_other_dtypes_or_axes_are_passed_over() -> None:
-    assert look("H200", (9, 0), 132, 1024, T="f32")[0] is None
-    point, why = look("H200", (9, 0), 132, 1024, T="f16", BM=32)  # the next device has it
-    assert point is not None
-    assert "H100 PCIe" in why
-    point, why = look("H200", (9, 0), 132, 1024, T="f16", BM=99)
-    assert point is None
-    assert "for other dtypes or axes than those of this call" in why
-
-
 def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:
     params = tuple(
         Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=rank)

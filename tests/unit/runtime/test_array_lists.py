@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import TENSOR, Array, bundle_of, image, kernel, loaded, slot
+from tests.runtime_samples import TENSOR, Array, bundle_of, image, kernel, slot
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, Module, use_device
+from tilec_runtime import Module
 from tilec_runtime.errors import (
     ArgumentError,
     BundleError,
@@ -78,11 +78,7 @@ FIXED = kernel(
 )
 
 
-@pytest.fixture
-def gpu() -> Any:
-    module, driver = loaded(GROUPED, FIXED)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
+KERNELS = (GROUPED, FIXED)
 
 
 def arrays(count: int, at: int) -> list[Array]:
@@ -167,12 +163,6 @@ def test_refuses_wrong_lists(
         module.grouped(*args, **axes, stream=5)
     assert text in str(caught.value)
     assert not driver.launches
-
-
-def test_a_list_of_one_number(gpu: tuple[Module, FakeDriver]) -> None:
-    module, _ = gpu
-    with pytest.raises(ArgumentError, match="argument 'a' takes 2 arrays, got 3"):
-        module.fixed(X, arrays(3, 1), stream=5)
 
 
 @pytest.mark.parametrize(

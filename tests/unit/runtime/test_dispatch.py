@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.runtime_samples import ADD, TENSOR, Array, image, kernel, loaded, slot
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime import Device, Module, Tensor, use_device
+from tilec_runtime import Module, Tensor
 from tilec_runtime.errors import LayoutError, RequirementError, VariantError
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
@@ -124,6 +123,18 @@ ASKING = dataclasses.replace(
     ),
 )
 NO_DEFAULT = dataclasses.replace(TILED, default=())
+RULED = dataclasses.replace(
+    TILED,
+    table=None,
+    default=(("BN", 64),),
+    rules=(
+        DispatchRule(when="x.shape[0] <= 64", take=(("BM", 64),)),
+        DispatchRule(when="x.shape[1] // (x.shape[0] - 100) > 7", take=(("BM", 64), ("BN", 128))),
+        DispatchRule(when="", take=(("BM", 128),)),
+    ),
+)
+TABLED = dataclasses.replace(RULED, table=TABLE)
+RULED_64 = dataclasses.replace(RULED, default=(("BM", 64), ("BN", 64)))
 
 
 @pytest.mark.parametrize(
@@ -151,6 +162,20 @@ NO_DEFAULT = dataclasses.replace(TILED, default=())
         (LEFT, (1024, 63), {}, "f32-BM128-BN128"),
         (ASKING, (1024, 128), {}, "f32-BM64-BN128-div16"),
         (ASKING, (1024, 64), {}, "f32-BM64-BN64-div16"),
+        # rules: what the rule leaves open is the default's
+        (RULED, (64, 64), {}, "f32-BM64-BN64-div16"),
+        (RULED, (101, 64), {}, "f32-BM64-BN128-div16"),
+        # the second condition divides by zero; the third rule's point, without the default
+        (RULED, (100, 64), {}, "f32-BM128-BN128-div16"),
+        (RULED, (8192, 63), {}, "f32-BM128-BN128"),
+        # the caller's comes before every rule
+        (RULED, (8192, 64), {"BM": 64}, "f32-BM64-BN64-div16"),
+        (RULED, (64, 64), {"BN": 128}, "f32-BM64-BN128-div16"),
+        (RULED, (64, 64), {"BM": 128}, "f32-BM128-BN128-div16"),
+        # a table comes before rules, and rules before the default
+        (TABLED, (1024,), {}, "f32-BM64-BN128-div16"),
+        (TABLED, (8192,), {}, "f32-BM128-BN128-div16"),
+        (RULED_64, (8192,), {}, "f32-BM128-BN128-div16"),
     ],
 )
 def test_order_of_choice(
@@ -201,41 +226,6 @@ def test_sizes_that_are_no_numbers_leave_it_to_the_default(
     )
 
 
-RULED = dataclasses.replace(
-    TILED,
-    table=None,
-    default=(("BN", 64),),
-    rules=(
-        DispatchRule(when="x.shape[0] <= 64", take=(("BM", 64),)),
-        DispatchRule(when="x.shape[1] // (x.shape[0] - 100) > 7", take=(("BM", 64), ("BN", 128))),
-        DispatchRule(when="", take=(("BM", 128),)),
-    ),
-)
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "axes", "variant"),
-    [
-        (64, 64, {}, "tiled-f32-BM64-BN64-div16"),  # what the rule leaves open is the default's
-        (101, 64, {}, "tiled-f32-BM64-BN128-div16"),
-        (
-            100,
-            64,
-            {},
-            "tiled-f32-BM128-BN128-div16",
-        ),  # the second condition divides by zero; the third rule's point, without the default
-        (8192, 63, {}, "tiled-f32-BM128-BN128"),
-        (8192, 64, {"BM": 64}, "tiled-f32-BM64-BN64-div16"),  # the caller's comes before every rule
-        (64, 64, {"BN": 128}, "tiled-f32-BM64-BN128-div16"),
-        (64, 64, {"BM": 128}, "tiled-f32-BM128-BN128-div16"),
-    ],
-)
-def test_rules_choose_by_the_arguments(
-    rows: int, columns: int, axes: dict[str, Any], variant: str
-) -> None:
-    assert taken(RULED, *arrays(rows, columns), **axes) == variant
-
-
 def test_a_rule_that_reads_a_tensor_which_is_none_says_that() -> None:
     b = Param(name="b", kind=TENSOR, dtype="f32", rank=1, optional=True)
     variants = tuple(
@@ -255,16 +245,6 @@ def test_a_rule_that_reads_a_tensor_which_is_none_says_that() -> None:
     assert (
         tiled.explain(*arrays(64)).reasons[0]
         == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, does not hold"
-    )
-
-
-def test_a_table_comes_before_rules_and_rules_before_the_default() -> None:
-    info = dataclasses.replace(RULED, table=TABLE)
-    assert taken(info, *arrays(1024)) == "tiled-f32-BM64-BN128-div16"
-    assert taken(info, *arrays(8192)) == "tiled-f32-BM128-BN128-div16"
-    assert (
-        taken(dataclasses.replace(RULED, default=(("BM", 64), ("BN", 64))), *arrays(8192))
-        == "tiled-f32-BM128-BN128-div16"
     )
 
 
@@ -317,15 +297,6 @@ def test_a_rule_keeps_the_default_of_an_axis_that_no_rule_names() -> None:
         taken(info, *arrays(64, 64))
 
 
-@pytest.mark.parametrize("rules", [(), (DispatchRule(when="", take=(("BN", 64),)),)])
-def test_an_axis_with_one_value_has_no_origin(rules: tuple[DispatchRule, ...]) -> None:
-    variants = tuple(v for v in RULED.variants if dict(v.axes)["BM"] == 64)
-    axes = tuple((name, (64,) if name == "BM" else values) for name, values in RULED.axes)
-    one = dataclasses.replace(RULED, axes=axes, variants=variants, rules=rules)
-    why = loaded(one)[0].tiled.explain(*arrays(64))
-    assert (dict(why.axes)["BM"], dict(why.origins).keys()) == (64, {"T", "BN"})
-
-
 def test_explanations_name_what_decided() -> None:
     module, _ = loaded(TILED)
     assert str(module.tiled.explain(*arrays(1024, 63, "f16"), BN=64)) == (
@@ -369,13 +340,6 @@ def test_points_that_are_not_in_the_bundle_are_passed_over() -> None:
     assert why.reasons[0].endswith("; the bundle has no variant there")
 
 
-@pytest.fixture
-def gpu() -> Iterator[tuple[Module, FakeDriver]]:
-    module, driver = loaded(dataclasses.replace(TILED, table=None), TWICE)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
-
-
 TWICE = dataclasses.replace(
     TILED,
     name="twice",
@@ -386,6 +350,9 @@ TWICE = dataclasses.replace(
         regions=(Region(param="z", tile=("BM", "BN")), Region(param="x", tile=("BM", "BN")))
     ),
 )
+
+
+KERNELS = (dataclasses.replace(TILED, table=None), TWICE)
 
 
 def made(driver: Any, rows: int = 1024, columns: int = 256) -> Tensor:

@@ -15,8 +15,6 @@ from tests.unit.runtime.driver_api import (
     GIVING_BACK,
     METHODS,
     OK,
-    PARTS,
-    SHAPE,
     Api,
     Method,
 )
@@ -115,15 +113,6 @@ def test_a_result_that_the_driver_does_not_name():
     ) as caught:
         Driver(api).load_module(0, b"image")
     assert caught.value.code == 12345
-
-
-def test_a_bound_launch():
-    api = Api()
-    launch = Driver(api).bind_launch(0, 0x99, SHAPE, 0x77, PARTS)
-    assert launch(0x1234, 0) == (OK,)
-    ((config, *rest),) = api.made("cuLaunchKernelEx")
-    assert rest == [0x99, 0x1234, 0]
-    assert (config._obj.gridX, config._obj.blockX, config._obj.stream) == (4, 32, 0x77)
 
 
 def test_a_tensor_map_is_made_in_a_context_of_the_device():

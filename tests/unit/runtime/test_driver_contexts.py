@@ -46,12 +46,17 @@ def test_no_thread_is_left_on_another_device_than_the_first():
     assert len(api.contexts("cuLaunchKernelEx")) == 2
 
 
-def test_a_new_thread_gets_the_context_at_its_first_launch():
+@pytest.mark.parametrize(
+    ("before", "refused", "after"),
+    [(0, "INVALID_CONTEXT", CONTEXTS[0]), (0x999, "INVALID_HANDLE", 0x999)],
+    ids=["a new thread keeps the context", "a foreign context is restored"],
+)
+def test_a_launch_is_tried_again_in_the_devices_context(before: int, refused: str, after: int):
     api, tries = Api(), []
-    refused = real.CUresult.CUDA_ERROR_INVALID_CONTEXT
-    Driver(api).launch_failed(0, refused, 0, lambda: tries.append(api.current) or OK, "add")
-    assert tries == [CONTEXTS[0]]
-    assert api.current == CONTEXTS[0]
+    api.thread.stack = [before]
+    result = getattr(real.CUresult, f"CUDA_ERROR_{refused}")
+    Driver(api).launch_failed(0, result, 0, lambda: tries.append(api.current) or OK, "add")
+    assert (tries, api.current) == ([CONTEXTS[0]], after)
 
 
 def test_a_launch_that_fails_in_the_right_context_too_is_told():
@@ -61,22 +66,6 @@ def test_a_launch_that_fails_in_the_right_context_too_is_told():
     ) as caught:
         Driver(Api()).launch_failed(0, failed, 0, lambda: OK, "add")
     assert caught.value.kernel == "add"
-
-
-def test_a_foreign_context_is_restored():
-    api = Api()
-    driver = Driver(api)
-    api.thread.stack = [0x999]
-    tries = []
-    driver.launch_failed(
-        0,
-        real.CUresult.CUDA_ERROR_INVALID_HANDLE,
-        0,
-        lambda: tries.append(api.current) or OK,
-        "add",
-    )
-    assert tries == [CONTEXTS[0]]
-    assert api.current == 0x999
 
 
 def test_what_was_made_here_needs_no_context_to_be_asked() -> None:

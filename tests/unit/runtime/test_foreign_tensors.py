@@ -13,72 +13,43 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import Array
+from tests.unit.runtime.core import exchange
 from tests.unit.runtime.fake_torch import Tensor
 from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
-from tilec_runtime.tensors.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
+from tilec_runtime.tensors.dlpack import RawManaged, view
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
-
-_new = ctypes.pythonapi.PyCapsule_New
-_new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
 def nowhere(_address: int) -> int | None:
     return None
 
 
-class Exporter:
+class Exporter(exchange.Array):
     """A tensor with DLPack alone, on a device of any type; capsules keep their memory through the
     exporter.
     """
 
-    def __init__(
-        self,
-        shape=(2, 3),
-        strides=None,
-        dtype=(2, 32, 1),
-        device=(2, 0),
-        *,
-        versioned=True,
-        flags=0,
-        major=1,
-        offset=0,
-    ):
-        self.shape = shape
-        self.device = device
-        self.versioned = versioned
-        self.streams = []
-        extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-        steps = (ctypes.c_int64 * max(len(shape), 1))(*strides) if strides is not None else None
-        tensor = RawTensor()
-        tensor.data = 0x20000
-        tensor.byte_offset = offset
-        tensor.device.type, tensor.device.id = device
-        tensor.ndim = len(shape)
-        tensor.dtype = RawDType(*dtype)
-        tensor.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
-        if steps is not None:
-            tensor.strides = ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64))
-        self.keep = (extents, steps)
-        self.managed = (
-            RawVersioned(major=major, flags=flags, tensor=tensor)
-            if versioned
-            else RawManaged(tensor=tensor)
-        )
+    def __init__(self, *, versioned=True, major=1, **facts):
+        super().__init__(**{"shape": (2, 3), "stride": None, "address": 0x20000} | facts)
+        self.versioned, self.streams = versioned, []
+        self.managed.major = major
+        if not versioned:
+            self.managed = RawManaged(tensor=self.tensor)
 
     def __dlpack_device__(self):
-        return self.device
+        return self.tensor.device.type, self.tensor.device.id
 
     def __dlpack__(self, *, stream=None, **options):
         self.streams.append(stream)
         if not self.versioned and options:
             raise TypeError("unexpected keyword argument 'max_version'")
         name = b"dltensor_versioned" if self.versioned else b"dltensor"
-        return _new(ctypes.addressof(self.managed), name, None)
+        return exchange.new_capsule(ctypes.addressof(self.managed), name, None)
 
 
 @pytest.mark.parametrize("versioned", [True, False])
 def test_dlpack(versioned):
-    tensor = Exporter((2, 3), (4, 1), versioned=versioned, offset=64)
+    tensor = Exporter(stride=(4, 1), versioned=versioned, offset=64)
     facts = tensor_facts(tensor, nowhere)
     assert facts == TensorFacts(ptr=0x20040, shape=(2, 3), stride=(4, 1), dtype="f32", device=0)
     assert set(tensor.streams) == {-1}, "no synchronisation is asked for"
@@ -87,7 +58,7 @@ def test_dlpack(versioned):
 @pytest.mark.parametrize(
     ("options", "fact", "value"),
     [
-        ({"strides": None}, "stride", (3, 1)),
+        ({"stride": None}, "stride", (3, 1)),
         ({"shape": ()}, "shape", ()),
         ({"dtype": (4, 16, 1)}, "dtype", "bf16"),
         ({"dtype": (10, 8, 1)}, "dtype", "f8e4m3"),

@@ -127,23 +127,6 @@ def test_the_driver_compiles_what_it_reads_where_that_is_allowed() -> None:
     assert str(made) == "add: compute_80 was compiled at load by the driver"
 
 
-def test_tile_ir_is_denied_too() -> None:
-    tile = dataclasses.replace(
-        ADD,
-        variants=(
-            VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "tileir", ptx_isa=(13, 0)),)),
-        ),
-        jit=JitFallback.DENY,
-    )
-    assert (
-        "tileir: Tile IR that the driver would compile, and jit-fallback is deny"
-        in refused(tile).what
-    )
-    module, _ = loaded(dataclasses.replace(tile, jit=JitFallback.ALLOW))
-    module.add(Z, X, Y, stream=5)
-    assert [made.by for made in module.compiled] == [JitBy.DRIVER]
-
-
 def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None:
     linker = FakeLinker()
     module, driver = placed(NEW, linker, tmp_path)

@@ -99,16 +99,6 @@ def test_what_does_not_fit_is_refused_before_the_launch(
     assert len(driver.launches) == 1
 
 
-def test_a_grid_that_is_too_long_is_refused_with_what_to_do() -> None:
-    module, driver = loaded(copies("i32"))
-    for call in (module.copy, module.copy.explain):
-        with pytest.raises(LaunchLimitError) as caught:
-            call(*matrices(4, 65536 * BN))
-        assert caught.value.what == "copy: grid.y is 65536, and device 0 (Fake H200) allows 65535"
-        assert caught.value.fix.startswith("choose larger tiles or blocks, or give the longest")
-    assert driver.launches == []
-
-
 def test_tiles_that_blocks_share_are_no_more_than_they_can_count() -> None:
     """Whatever the grid is: the number of the last tile would be a small one again, and most of the
     output left as it was.

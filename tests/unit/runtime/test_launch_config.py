@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime_samples import ADD, Array, loaded
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, LaunchConfig, Module, use_device
+from tilec_runtime import LaunchConfig, Module
 from tilec_runtime.errors import ArgumentError, CallError
 from tilec_runtime.model.kernel import LaunchInfo
 
@@ -42,11 +42,7 @@ def arrays(count: int = 512) -> tuple[Array, Array, Array]:
     return Array(count, ptr=0x10000), Array(count, ptr=0x20000), Array(count, ptr=0x30000)
 
 
-@pytest.fixture
-def gpu() -> Any:
-    module, driver = loaded(ADD, OPEN, GRID, PRESET)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
+KERNELS = (ADD, OPEN, GRID, PRESET)
 
 
 Gpu = tuple[Module, FakeDriver]

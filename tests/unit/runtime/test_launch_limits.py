@@ -166,18 +166,6 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
     assert driver.allowed_shared == {"limits": 100000}
 
 
-def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
-    """Also where the launch does not say it."""
-    variant = VariantInfo(id="add", abi=ADD_ABI, images=(image("fixed", cluster=(2, 2)),))
-    launch = LaunchInfo(grid=("2", "3"), block=("32",))
-    module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=launch))
-    with pytest.raises(
-        LaunchLimitError, match=r"^add: grid\.y is 3, and must be divisible by cluster\.y 2$"
-    ):
-        module.add(*ARRAYS, stream=5)
-    assert driver.launches == []
-
-
 @pytest.mark.parametrize(
     ("cluster", "config", "what"),
     [

@@ -49,11 +49,7 @@ def arrays() -> tuple[Array, Array, Array]:
     return Array(512, ptr=0x10000), Array(512, ptr=0x20000), Array(512, ptr=0x30000)
 
 
-@pytest.fixture
-def gpu() -> Any:
-    module, driver = loaded(TUNED, GEMM)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
+KERNELS = (TUNED, GEMM)
 
 
 def tensors(driver: FakeDriver) -> list[Tensor]:

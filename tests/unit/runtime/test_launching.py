@@ -5,6 +5,7 @@ is loaded when.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
-from tests.waiting import PATIENCE, joined
+from tests.waiting import at_once
 from tilec.testing.fake_driver import H200
 from tilec_runtime import load
 from tilec_runtime.errors import (
@@ -164,7 +165,7 @@ def test_one_load_per_device():
 
 def test_threads_share_one_load_and_do_not_share_argument_memory():
     driver = fake_driver(ADD)
-    inner, start = driver.load_module, threading.Barrier(4, timeout=PATIENCE)
+    inner = driver.load_module
 
     def load_module(ordinal, data):
         threading.Event().wait(0.05)  # everybody comes meanwhile
@@ -174,15 +175,11 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
     module = load(bundle_of(ADD), driver=driver)
 
     def work(number):
-        start.wait()
         for step in range(50):
             z = Array(1024, ptr=0x100000 * number)
             module.add(z, X, Y, number * 1000.0 + step, stream=number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
+    at_once(*(functools.partial(work, number) for number in range(1, 5)))
     assert (len(driver.loads), len(driver.launches)) == (1, 200)
     for launch in driver.launches:
         assert launch.arguments[0] == 0x100000 * launch.stream

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime import DeviceBuffer, Event, Stream, devices
+from tilec_runtime import Device, DeviceBuffer, Event, Stream, api, devices, use_device
 from tilec_runtime.device.devices import find_device, ordinal_of
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.errors import (
@@ -187,3 +187,47 @@ def test_devices(driver):
         NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0$"
     ):
         find_device(1, driver)
+
+
+def test_a_device_says_what_it_is() -> None:
+    driver = FakeDriver()
+    gpu, cpu = Device(0, driver=driver), Device("cpu")
+    assert (gpu.ordinal, gpu.type, gpu.name, repr(gpu)) == (
+        0,
+        "cuda",
+        "Fake H200",
+        "<Device cuda:0 (Fake H200)>",
+    )
+    assert (cpu.ordinal, cpu.type, cpu.index, repr(cpu)) == (-1, "cpu", -1, "<Device cpu>")
+    assert gpu.info is H200
+    assert Device.count(driver) == 1
+
+
+def test_there_are_no_gpus_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> FakeDriver:
+        raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded")
+
+    monkeypatch.setattr("tilec_runtime.device.device.process_driver", no_driver)
+    assert Device.count() == 0
+
+
+def test_devices_are_equal_where_they_are_the_same() -> None:
+    one, other = FakeDriver(), FakeDriver()
+    assert Device(0, driver=one) == Device(Device(0, driver=one))
+    assert len({Device(0, driver=one), Device(0, driver=one), Device(0, driver=other)}) == 2
+    assert Device(0, driver=one) != 0
+
+
+def test_a_tensors_device_is_taken_wherever_devices_are() -> None:
+    with use_device("cpu"):
+        made = api.zeros(3).sync()
+    assert Device(made.device) == Device("cpu")
+    with use_device(made.device):
+        assert api.zeros(3).sync().device == made.device == -1
+
+
+def test_a_borrowed_device_is_the_device_of_its_handle() -> None:
+    driver = FakeDriver()
+    assert Device.borrow_raw(0, driver=driver) == Device(0, driver=driver)
+    with pytest.raises(UsageError, match="is no handle of a device"):
+        Device.borrow_raw("cuda:0", driver=driver)

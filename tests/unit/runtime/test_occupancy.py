@@ -24,39 +24,6 @@ def test_what_is_held_of_a_launch() -> None:
     assert driver.loads, "the driver counts by the image"
 
 
-def test_the_number_is_the_one_that_a_cooperative_launch_may_have() -> None:
-    most = loaded(ADD, active_blocks=8)[0].add.residency(Z, X, Y).max_cooperative_grid
-    for grid in (most, most + 1):
-        launch = LaunchInfo(grid=(str(grid),), cooperative=True)
-        module, driver = loaded(dataclasses.replace(ADD, launch=launch), active_blocks=8)
-        if grid == most:
-            module.add(Z, X, Y, stream=5)
-            assert len(driver.launches) == 1
-            continue
-        with pytest.raises(
-            LaunchLimitError,
-            match=f"^add: the cooperative grid has {grid} blocks, and {most} can be resident",
-        ):
-            module.add(Z, X, Y, stream=5)
-
-
-def test_clusters_and_cooperation_at_once_count_whole_clusters() -> None:
-    both = LaunchInfo(grid=("400",), block=("256",), cluster=(4,), cooperative=True)
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=99
-    )
-    assert module.add.residency(Z, X, Y).max_cooperative_grid == 396
-    with pytest.raises(LaunchLimitError) as caught:
-        module.add(Z, X, Y, stream=5)
-    what = "add: the cooperative grid has 400 blocks, and 396 can be resident in clusters of 4 on device 0 (Fake H200)"
-    assert caught.value.what == what
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=100
-    )
-    module.add(Z, X, Y, stream=5)
-    assert driver.launches[0].shape.cluster == (4,)
-
-
 def test_a_device_without_clusters_and_cooperative_launches() -> None:
     device = dataclasses.replace(H200, cluster=False, cooperative=False)
     held = loaded(ADD, devices=(device,))[0].add.residency(Z, X, Y)

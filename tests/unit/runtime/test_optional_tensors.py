@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, Module, use_device
+from tilec_runtime import Module
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
@@ -63,11 +63,7 @@ Y, X, B = (Array(64, ptr=0x10000 * k) for k in (1, 2, 3))
 ODD = Array(64, ptr=0x20004)
 
 
-@pytest.fixture
-def gpu() -> Any:
-    module, driver = loaded(NORM)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
+KERNELS = (NORM,)
 
 
 def symbols(driver: FakeDriver) -> list[str]:

@@ -40,21 +40,6 @@ def numbers(data: bytes) -> tuple[int, ...]:
     return struct.unpack("16Q", data)
 
 
-def test_the_text_of_a_map_is_read_as_it_was_written() -> None:
-    assert str(MAP) == "tensormap:6:3:64x32"
-    assert TensorMap.parse(str(MAP)) == MAP
-    for wrong in (
-        "f16",
-        "tensormap",
-        "tensormap:6:4:64",
-        "tensormap:16:0:64",
-        "tensormap:6:3:0",
-        "tensormap:6:3:257",
-        "tensormap:6:3:1x2x3x4x5x6",
-    ):
-        assert TensorMap.parse(wrong) is None, wrong
-
-
 def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> None:
     module, driver = described()
     y = Array(700, ptr=0x5000)

@@ -40,6 +40,7 @@ from tilec_runtime import (
 )
 from tilec_runtime.errors import (
     ArgumentError,
+    CallError,
     OutOfMemoryError,
     SchedulingError,
     TensorError,
@@ -196,7 +197,7 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
     ],
 )
 def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
-    with pytest.raises(UsageError, match=f"^{words}"):
+    with pytest.raises(CallError, match=f"^{words}"):
         call()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from tests.unit.runtime import fake_torch
 from tilec_runtime.tensors.dlpack import RawTensor, RawVersioned
 
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = (
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype, new_capsule.argtypes = (
     ctypes.py_object,
     (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
 )
@@ -126,7 +126,7 @@ _LIVING: list[Any] = []
 
 def capsule(table: RawApi, name: bytes = b"dlpack_exchange_api") -> Any:
     _LIVING.append(name)  # a capsule does not copy it
-    return _new_capsule(ctypes.addressof(table), name, None)
+    return new_capsule(ctypes.addressof(table), name, None)
 
 
 def array_type(table: RawApi | None, *, torch: bool = False, **names: Any) -> type[Array]:

@@ -16,7 +16,8 @@ import pytest
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.launch import native
 from tilec_runtime.launch import program as op
-from tilec_runtime.tensors.facts import tensor_facts
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 core: Any = native.CORE
 if core is None and os.environ.get("TILEC_NATIVE_STRICT", "0") in ("", "0"):
@@ -25,8 +26,30 @@ if core is None and os.environ.get("TILEC_NATIVE_STRICT", "0") in ("", "0"):
 SHAPE = (4, 2, 1, 32, 1, 1, 64)
 
 
+NUMBERS = {name: number for number, name in enumerate(DTYPES)}
+
+
 def by_python(value: Any) -> Any:
     return tensor_facts(value, lambda _address: None)
+
+
+def expected(value: Any) -> tuple[Any, ...] | None:
+    """What C should say of an array that Python reads."""
+    try:
+        facts = by_python(value)
+    except UnreadableError:
+        return None
+    if facts.dtype not in NUMBERS:
+        return None
+    return (
+        facts.ptr,
+        facts.shape,
+        facts.stride,
+        NUMBERS[facts.dtype],
+        facts.device,
+        facts.readonly,
+        facts.contiguous,
+    )
 
 
 def program(steps: Sequence[tuple[int, int]] = (), shape: Sequence[int] = SHAPE) -> bytes:

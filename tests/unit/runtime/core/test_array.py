@@ -17,39 +17,13 @@ from tests.runtime_samples import Array as InterfaceArray
 from tests.unit.runtime import fake_torch
 from tests.unit.runtime.core import exchange
 from tests.unit.runtime.core.exchange import LIBRARY, TORCH, api, array_type
-from tests.unit.runtime.core.samples import core
+from tests.unit.runtime.core.samples import NUMBERS, by_python, core, expected
 from tilec_runtime.device.layout import ON_ANY, ON_CPU, contiguous_stride, settled_stride
-from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
-
-NUMBERS = {name: number for number, name in enumerate(DTYPES)}
-
-
-def by_python(value: Any) -> Any:
-    return tensor_facts(value, lambda _address: None)
+from tilec_runtime.tensors.facts import UnreadableError
 
 
 def never(value: Any) -> Any:
     pytest.fail("Python's reader was called")
-
-
-def expected(value: Any) -> tuple[Any, ...] | None:
-    """What C should say of an array that Python reads."""
-    try:
-        facts = by_python(value)
-    except UnreadableError:
-        return None
-    if facts.dtype not in NUMBERS:
-        return None
-    return (
-        facts.ptr,
-        facts.shape,
-        facts.stride,
-        NUMBERS[facts.dtype],
-        facts.device,
-        facts.readonly,
-        facts.contiguous,
-    )
 
 
 @pytest.mark.parametrize(

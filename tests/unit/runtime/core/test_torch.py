@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.core.samples import core
-from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
+from tests.unit.runtime.core.samples import by_python, core, expected
 
 torch = pytest.importorskip("torch")
-NUMBERS = {name: number for number, name in enumerate(DTYPES)}
-
-
-def by_python(value: Any) -> Any:
-    return tensor_facts(value, lambda _address: None)
 
 
 def tensors() -> dict[str, Any]:
@@ -98,21 +91,7 @@ BY_PYTHON = {
 @pytest.mark.filterwarnings("ignore")
 def test_facts_of_torch(name: str) -> None:
     value = tensors()[name]
-    try:
-        facts = by_python(value)
-    except UnreadableError:
-        facts = None
-    wanted = None
-    if facts is not None and facts.dtype in NUMBERS:
-        wanted = (
-            facts.ptr,
-            facts.shape,
-            facts.stride,
-            NUMBERS[facts.dtype],
-            facts.device,
-            facts.readonly,
-            facts.contiguous,
-        )
+    wanted = expected(value)
     found = core.facts(value, lambda _: None)
     assert found == (None if name in BY_PYTHON else wanted)
     assert name in BY_PYTHON or wanted is not None
@@ -152,15 +131,8 @@ def test_a_tensor_that_changes_is_read_anew(change: Any) -> None:
     value = torch.zeros(3, 4)
     for step in (lambda _: None, change):
         step(value)
-        facts = by_python(value)
         found = core.facts(value, lambda _: pytest.fail("read by Python"))
-        assert found[:5] == (
-            facts.ptr,
-            facts.shape,
-            facts.stride,
-            NUMBERS[facts.dtype],
-            facts.device,
-        )
+        assert found == expected(value)
         assert (value.data_ptr(), tuple(value.shape), value.stride()) == found[:3]
 
 

@@ -19,6 +19,8 @@ from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError, FaultError, InternalError, SchedulingError
 
+CPU = -1
+
 
 def held(run: Callable[[CpuRun], None] = lambda run: None) -> tuple[Any, Any, Gate]:
     """A module and its driver, and a gate that launches with alpha 0 wait at."""
@@ -117,15 +119,28 @@ def test_streams_that_are_none_of_the_device() -> None:
 
 def test_memory_that_is_not_the_devices() -> None:
     driver = CpuDriver()
-    address = driver.allocate(-1, 16, None)
-    with pytest.raises(DriverError, match=r"17 bytes at 0x.* are not in one allocation"):
-        driver.fill(-1, address, 0, 17, 0)
-    driver.free(-1, address, None)
-    with pytest.raises(DriverError, match=r"is no allocation of the cpu device"):
-        driver.free(-1, address, None)
-    with pytest.raises(DriverError, match=r"^[0-9]+ bytes cannot be allocated on") as caught:
-        driver.allocate(-1, 2**60, None)
-    assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
+    address, pinned = driver.allocate(CPU, 100, None), driver.allocate_pinned(CPU, 8)
+    assert driver.allocation(address + 99) == (address, 100)
+    assert driver.allocation(address + 100) is None
+    driver.free(CPU, address, None)
+    driver.free_pinned(CPU, pinned)
+    for call, words in (
+        (
+            lambda: driver.fill(CPU, address, 0, 17, 0),
+            r"17 bytes at 0x.* are not in one allocation",
+        ),
+        (lambda: driver.free(CPU, address, None), "is no allocation of the cpu device"),
+        (
+            lambda: driver.free_pinned(CPU, pinned),
+            "is no allocation of the cpu device, or was freed",
+        ),
+        (lambda: driver.allocate(CPU, 2**60, None), r"^[0-9]+ bytes cannot be allocated on"),
+    ):
+        with pytest.raises(DriverError, match=words):
+            call()
+    free, total = driver.memory_info(CPU)
+    assert 0 < free <= total
+    assert driver.pool_stats(CPU, driver.default_pool(CPU)).used == 0
 
 
 def test_an_event_orders_two_streams_and_measures_time() -> None:
@@ -203,9 +218,6 @@ def test_a_device_does_not_wait_for_work_that_comes_meanwhile() -> None:
     driver.synchronize(-1, 0)
 
 
-CPU = -1
-
-
 def host(*values: int) -> np.ndarray:
     return np.array(values, np.uint8)
 
@@ -254,20 +266,3 @@ def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:
 
     at_once(*[work] * 8)
     assert results == [3] * 160
-
-
-def test_pinned_memory_and_the_machines_own() -> None:
-    driver = CpuDriver()
-    address = driver.allocate_pinned(CPU, 8)
-    driver.free_pinned(CPU, address)
-    with pytest.raises(
-        DriverError, match="is no allocation of the cpu device, or was freed before"
-    ):
-        driver.free_pinned(CPU, address)
-    address = driver.allocate(CPU, 100, None)
-    assert driver.allocation(address + 99) == (address, 100)
-    assert driver.allocation(address + 100) is None
-    driver.free(CPU, address, None)
-    free, total = driver.memory_info(CPU)
-    assert 0 < free <= total
-    assert driver.pool_stats(CPU, driver.default_pool(CPU)).used == 0

@@ -10,19 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, bundle_of, fake_driver
+from tests.runtime_samples import ADD
 from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
+from tilec_runtime import DeviceOp, Module, Stream, Tensor, api
 
 SIZE = 64
 
 
-@pytest.fixture
-def gpu() -> Any:
-    driver = fake_driver(ADD)
-    with use_device(Device(0, driver=driver)):
-        yield load(bundle_of(ADD), 0, driver=driver), driver
+KERNELS = (ADD,)
 
 
 def tensor() -> Tensor:

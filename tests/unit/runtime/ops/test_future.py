@@ -131,18 +131,6 @@ def test_a_future_whose_await_was_cancelled_gives_the_result_all_the_same(held: 
     assert asyncio.run(main()).tolist() == [2.0] * 4
 
 
-def test_two_tasks_await_one_future(held: Held) -> None:
-    async def main() -> list[Any]:
-        with held.held():
-            future = grow(held, ones(4)).future()
-            tasks = [asyncio.ensure_future(_await(future)) for _ in range(2)]
-            await asyncio.sleep(0.005)
-        return list(await asyncio.gather(*tasks))
-
-    one, other = asyncio.run(main())
-    assert one is other
-
-
 def test_a_loop_that_is_closed_meanwhile_harms_nobody(
     held: Held, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,7 +5,6 @@ all of them come back.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,12 +34,7 @@ from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 from tilec_runtime.tensors.tensor import Tensor
 
-
-@pytest.fixture
-def gpu() -> Iterator[tuple[Module, FakeDriver]]:
-    module, driver = loaded(ADD, GEMM)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
+KERNELS = (ADD, GEMM)
 
 
 def on(driver: Any, *shape: int, ordinal: int = 0, dtype: str = "f32") -> Tensor:

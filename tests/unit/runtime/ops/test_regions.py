@@ -5,14 +5,13 @@ kernel's own tiles.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.runtime_samples import TENSOR, image, kernel, loaded, slot
+from tests.runtime_samples import TENSOR, image, kernel, slot
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, Module, use_device
+from tilec_runtime import Module
 from tilec_runtime.errors import LaunchLimitError, LayoutError
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety
@@ -44,11 +43,7 @@ SHARED = dataclasses.replace(
 )
 
 
-@pytest.fixture
-def gpu() -> Iterator[tuple[Module, FakeDriver]]:
-    module, driver = loaded(OWNED, SHARED)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
+KERNELS = (OWNED, SHARED)
 
 
 def made(driver: Any, *shape: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Metadata, shapes and ownership of tensors ask no device: held against drivers that refuse every
+"""Metadata, shapes and ownership of tensors ask no device: held against a driver that refuses every
 wait, while work is on its way.
 """
 
@@ -8,17 +8,13 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.cpu_samples import PacedCpu
-from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
-    Device,
     Tensor,
 )
-from tilec_runtime.device.seam import CopyKind, DeviceDriver
+from tilec_runtime.device.seam import DeviceDriver
 
 # Every call of the driver that waits for a device, or asks it how far it is.
 WAITS = (
@@ -36,54 +32,25 @@ class WaitedError(Exception):
     """The driver was asked to wait."""
 
 
-def refusing(base: type) -> Any:
-    """A driver whose waits raise once `armed`."""
-
-    def refuse(name: str) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **options: Any) -> Any:
-            if self.armed:
-                raise WaitedError(name)
-            return getattr(base, name)(self, *args, **options)
-
-        return call
-
-    return type(
-        f"Refusing{base.__name__}",
-        (base,),
-        {"armed": False, **{name: refuse(name) for name in WAITS}},
-    )
-
-
-@pytest.fixture(params=["gpu", "cpu"])
-def busy(request: pytest.FixtureRequest) -> Iterator[Callable[[], Tensor]]:
+@pytest.fixture
+def busy(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Tensor]]:
     """Makes tensors with work on its way, on a device that refuses to be waited for."""
-    gate, host = Gate(), np.zeros(24, np.float32)
-    driver: Any = (
-        refusing(FakeDriver)() if request.param == "gpu" else refusing(PacedCpu)(pace=gate)
-    )
-    ordinal = 0 if request.param == "gpu" else -1
-    streams = [driver.create_stream(ordinal) for _ in range(2)]
 
     def make() -> Tensor:
-        t = Tensor.uninitialized((4, 6), "f32", driver=driver, ordinal=ordinal, stream=streams[0])
-        driver.copy_async(
-            ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[0], CopyKind.TO_DEVICE
-        )
-        t.storage.pass_through(streams[1], write=True)
-        driver.copy_async(
-            ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[1], CopyKind.TO_DEVICE
-        )
+        t = Tensor.uninitialized((4, 6), "f32", driver=gpu, ordinal=0, stream=5)
+        t.storage.pass_through(6, write=True)
         return t
 
-    gate.open.clear()
-    if isinstance(driver, FakeDriver):
-        driver.pending = set(range(0x1000, 0x9000))  # no event is reached
-    driver.armed = True
-    yield make
-    gc.collect()
-    driver.armed = False
-    gate.open.set()
-    Device(ordinal if ordinal == 0 else "cpu", driver=driver).sync()
+    def refuse(*_: Any, **__: Any) -> None:
+        raise WaitedError
+
+    gpu.pending = set(range(0x1000, 0x9000))  # no event is reached
+    with monkeypatch.context() as patch:
+        for name in WAITS:
+            patch.setattr(gpu, name, refuse)
+        yield make
+        gc.collect()
+    gpu.pending.clear()
 
 
 def properties(kind: type) -> list[str]:
