@@ -197,21 +197,18 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
     return tuple(unbuilt)
 
 
-def bind(
-    case: Case, info: KernelInfo, *, files: Files = (), location: Location | None = None
-) -> BoundCase:
+def bind(case: Case, info: KernelInfo, *, files: Files = ()) -> BoundCase:
     """Bind a case whose inputs' dtypes are all known.
 
     Args:
         case: inputs with dtypes (an empty one is the parameter's own).
         info: the kernel.
         files: (parameter, dtype, path) of arrays in files.
-        location: of the case in the manifest.
 
     Raises:
         CaseError: as `expand_cases`; also if a dtype axis stays open and has several values.
     """
-    bound = tuple(_expand(case, info, location, files=files))
+    bound = tuple(_expand(case, info, None, files=files))
     if len(bound) > 1:
         values = ", ".join(b.name for b in bound)
         raise CaseError(

@@ -121,7 +121,6 @@ def run_case(
     *,
     clock: Callable[[], float],
     save: Save | None = None,
-    watched: bool = False,
 ) -> CaseResult:
     """Run one case.
 
@@ -131,7 +130,6 @@ def run_case(
         references: loads and calls references.
         clock: seconds, for the time of the launch.
         save: receives every output.
-        watched: launch even if the reference fails, since a checker observes the launch.
 
     Returns:
         The result; tilec's errors become its `error`.
@@ -142,15 +140,8 @@ def run_case(
         return CaseResult(case=case, status="skipped", reason=reason)
     try:
         inputs = make_inputs(case)
-        expected: Mapping[str, Array] = {}
-        failed = None
-        try:
-            # Before the launch: a bad reference is reported without touching the device.
-            expected = references.expected(case, inputs) if case.reference else {}
-        except TilecError as error:
-            if not watched:
-                raise
-            failed = error
+        # Before the launch: a bad reference is reported without touching the device.
+        expected = references.expected(case, inputs) if case.reference else {}
         arguments = arguments_on(case, device, inputs)
         start = clock()
         device.launch(case, arguments)
@@ -162,8 +153,6 @@ def run_case(
                 save(case, name, actual)
             if name in expected:
                 outputs.append(compared(case, name, actual, expected[name]))
-        if failed is not None:
-            raise failed
     except TilecError as error:
         return CaseResult(case=case, status="error", seconds=seconds, error=error)
     if not case.reference:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
@@ -35,13 +34,12 @@ _GET = {
 }
 
 
-def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) -> str:
+def find_outside_tool(name: str, search: ToolSearch) -> str:
     """Return the path of a tool: on PATH, in installed wheels, in CUDA_HOME or a usual folder.
 
     Args:
         name: `ncu`, `cuda-gdb` or `compute-sanitizer`.
         search: PATH and CUDA_HOME.
-        root: of the usual folders.
 
     Raises:
         ToolchainError: it was not found; the message has the places and what to install.
@@ -51,14 +49,13 @@ def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) 
         return program
     home = [Path(search.cuda_home) / "bin" / name] if search.cuda_home else []
     named = [*wheel_programs(name), *home]
-    for path in (*named, *_usual(root, _PLACES[name])):
+    usual = [
+        path for pattern in _PLACES[name] for path in sorted(Path("/").glob(pattern), reverse=True)
+    ]
+    for path in (*named, *usual):
         if shutil.which(str(path)):
             return str(path)
-    searched = ["PATH", *map(str, named), *(str(root / pattern) for pattern in _PLACES[name])]
+    searched = ["PATH", *map(str, named), *(f"/{pattern}" for pattern in _PLACES[name])]
     raise ToolchainError(
         f"{name} not found; looked in {', '.join(searched)}", fix=f"{_GET[name]}, or put it on PATH"
     )
-
-
-def _usual(root: Path, patterns: Sequence[str]) -> list[Path]:
-    return [path for pattern in patterns for path in sorted(root.glob(pattern), reverse=True)]

@@ -56,7 +56,6 @@ class Cache:
             entries first.
         note: gets a text for each damaged entry, for each kind of failure to read or write, and
             for an unused directory.
-        clock: returns seconds since the epoch, comparable to file times.
         pins: by key, SHA-256 of the index row of the only image to accept from a remote cache that
             is not the user's own.
 
@@ -74,7 +73,6 @@ class Cache:
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
         note: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
         pins: Mapping[str, str] | None = None,
     ) -> None:
         self._note = note
@@ -82,7 +80,6 @@ class Cache:
         self.folder = root
         self.root = private_root(root, self._note_once)
         self.max_bytes = max_bytes
-        self._clock = clock
         self.pins = pins or {}
         self.remote: RemoteCache | None = None
         self.fetched: set[str] = set()
@@ -99,7 +96,7 @@ class Cache:
             return None
         path = store.path_of(self.root, _IMAGES, key)
         try:
-            entry = store.load(path, now=self._clock())
+            entry = store.load(path, now=time.time())
             return None if entry is None else self._entry(key, path, *entry)
         except OSError as exc:
             self._unreadable(exc)
@@ -155,7 +152,7 @@ class Cache:
     def _row_and_image(self, key: str, row: str) -> tuple[bytes, bytes] | None:
         """Return the bytes of an image's index row and of the image, or None if missing."""
         assert self.root is not None
-        entry = store.read(store.path_of(self.root, _IMAGES, key), now=self._clock())
+        entry = store.read(store.path_of(self.root, _IMAGES, key), now=time.time())
         if entry is None:
             return None
         meta, data = canonical_json(entry[0]), entry[1]
@@ -178,7 +175,7 @@ class Cache:
             return None
         path = store.path_of(self.root, _RECORDS, sha256(key.encode()))
         try:
-            entry = store.load(path, now=self._clock())
+            entry = store.load(path, now=time.time())
             return None if entry is None else _record(key, entry[0])
         except OSError as exc:
             self._unreadable(exc)
@@ -207,7 +204,7 @@ class Cache:
     def info(self) -> CacheInfo:
         """Return the current state of the cache."""
         rows = [row for row in self._files() if not store.is_temp(row[2])]
-        oldest = max(0.0, self._clock() - min(row[0] for row in rows)) if rows else 0.0
+        oldest = max(0.0, time.time() - min(row[0] for row in rows)) if rows else 0.0
         return CacheInfo(
             entries=len(rows),
             bytes=sum(row[1] for row in rows),
@@ -221,7 +218,7 @@ class Cache:
         Temporary files of dead processes are removed too.
         """
         bound = self.max_bytes if max_bytes is None else max_bytes
-        now = self._clock()
+        now = time.time()
         freed, kept, rows = 0, 0, []
         for used, size, path in self._files():
             if not store.is_temp(path):
@@ -249,7 +246,7 @@ class Cache:
         with contextlib.suppress(OSError):
             if (
                 written < self.max_bytes // 20
-                and self._clock() - marker.lstat().st_mtime < _SWEEP_AFTER
+                and time.time() - marker.lstat().st_mtime < _SWEEP_AFTER
             ):
                 return
         self.gc()

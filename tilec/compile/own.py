@@ -32,12 +32,12 @@ def own_command(module: str, *args: str) -> list[str]:
     return [sys.executable, "-c", start, module, *args]
 
 
-def files(package: Path = PACKAGES[0], runtime: Path = PACKAGES[1]) -> list[Path]:
+def files() -> list[Path]:
     """Return all files of tilec and its runtime that affect a build, sorted.
 
     A version number would not distinguish states of a checkout in development.
     """
-    package, runtime = package.resolve(), runtime.resolve()
+    package, runtime = (folder.resolve() for folder in PACKAGES)
     # Templates are in the installed package, or beside the package in a checkout.
     beside = package.parent / "templates" / "package"
     folders = (

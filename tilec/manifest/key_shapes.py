@@ -25,6 +25,6 @@ def parameters(shape: Table | Either | ListOf | Integer | Text, doc: str = "") -
     return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
 
 
-def axis_names(doc: str = "") -> Names:
+def axis_names() -> Names:
     """Return a shape of free names of axes, each with a plain value."""
-    return Names(values.IDENTIFIER, "an axis's name", Plain(), doc)
+    return Names(values.IDENTIFIER, "an axis's name", Plain())

@@ -121,9 +121,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def atomic_write(
-    path: Path, *, mode: int = 0o644, stage: Stage | None = None
-) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, stage: Stage | None = None) -> Iterator[BinaryIO]:
     """A file that replaces `path` when the block ends without an error; until then, and on any
     error, `path` is as it was.
 
@@ -132,7 +130,6 @@ def atomic_write(
 
     Args:
         path: the file to write.
-        mode: its permissions.
         stage: puts it in place later, with others.
 
     Yields:
@@ -150,7 +147,7 @@ def atomic_write(
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), mode)
+            os.fchmod(file.fileno(), 0o644)
             os.fsync(file.fileno())
         if stage is None:
             Path(temporary).replace(path)

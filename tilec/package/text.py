@@ -53,13 +53,11 @@ def plain(text: str) -> str:
     return shown.replace("\\", "/").replace('"""', "'''").replace('"', "'")
 
 
-def paragraph(
-    text: str, *, indent: str = "", hanging: str = "", width: int = WIDTH - 8
-) -> list[str]:
+def paragraph(text: str, *, indent: str = "", hanging: str = "") -> list[str]:
     """Return text as lines of a docstring."""
     return textwrap.wrap(
         plain(text),
-        width=width,
+        width=WIDTH - 8,
         initial_indent=indent,
         subsequent_indent=hanging or indent,
         break_long_words=False,

@@ -182,13 +182,13 @@ def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:
     return CloudStore(url.scheme, f"{url.host}{url.path}", seconds=seconds)
 
 
-def try_out(access: Access, *, seconds: float = 5.0) -> None:
+def try_out(access: Access) -> None:
     """Read from a remote cache, and write a few bytes if builds may write.
 
     Raises:
         RemoteError: the store failed, as it would in a build.
     """
-    store, name = open_store(access, seconds=seconds), sha256(_PROBE)
+    store, name = open_store(access, seconds=5.0), sha256(_PROBE)
     try:
         if access.write:
             store.put("cas", name, _PROBE)
