@@ -285,7 +285,7 @@ def test_a_job_that_takes_its_workers_down_is_given_up(project, remote) -> None:
 def test_a_worker_that_freezes_is_done_without(
     project, cluster, remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "_SILENT", 2.0)
+    monkeypatch.setattr(pools, "_SILENT", 4.0)
     monkeypatch.setattr(pools, "_CLOSE", 1.0)
     victim = next(iter(cluster.workers.values())).pid
     jobs = project.keyed(*(project.job(bm, sleep=0.2, timeout=2.0) for bm in range(8)))

@@ -22,7 +22,6 @@ class Entry:
         allowed: addresses of the workers that may run the attempt.
         begun: addresses of the workers that have begun it, the latest at the end.
         job: asyncio task that waits for the attempt's end.
-        watch: timer that ends the attempt if the worker is silent.
     """
 
     number: int
@@ -35,7 +34,6 @@ class Entry:
     allowed: set[str] = dataclasses.field(default_factory=set)
     begun: list[str] = dataclasses.field(default_factory=list)
     job: asyncio.Task[None] | None = None
-    watch: asyncio.TimerHandle | None = None
 
     @property
     def requests(self) -> tuple[Compile, ...]:
@@ -51,9 +49,7 @@ class Entry:
 
     def rest(self) -> None:
         """Record that no worker is busy with the task."""
-        if self.watch:
-            self.watch.cancel()
-        self.watch, self.begun = None, []
+        self.begun = []
 
     def lost(self, address: str, name: str = "") -> None:
         """Record that a worker lost the task."""

@@ -86,13 +86,14 @@ class Crew:
         self._living.add(address)
         self._has.pop(address, None)
 
-    def leave_out(self, address: str, reason: str) -> None:
-        """Exclude a worker from further tasks."""
+    def leave_out(self, address: str, reason: str) -> bool:
+        """Exclude a worker from further tasks; return whether it took part before."""
         if address in self._left_out:
-            return
+            return False
         self._has.pop(address, None)
         self._left_out[address] = reason
         self._note(f"a worker of the cluster is left out: {reason}")
+        return True
 
     def meet(self, living: Mapping[str, int], now: float) -> list[tuple[frozenset[str], list[str]]]:
         """Return the workers that must join, in groups with the same files.

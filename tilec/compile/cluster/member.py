@@ -13,10 +13,11 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 
-from distributed import Worker, WorkerPlugin, get_worker
+from distributed import Scheduler, Worker, WorkerPlugin, get_worker
 
 from tilec import __version__
 from tilec.compile.cluster.parcels import (
@@ -65,6 +66,13 @@ async def leave(build: str, dask_worker: Worker) -> None:
     """End a worker's part of a build, and remove its files."""
     if build in dask_worker.plugins:
         await dask_worker.plugin_remove(build)
+
+
+def workers_of(dask_scheduler: Scheduler) -> dict[str, tuple[int, float]]:
+    """Return threads, and seconds since the last heartbeat, of each worker by address."""
+    now = time.time()
+    workers = dask_scheduler.workers.values()
+    return {worker.address: (worker.nthreads, now - worker.last_seen) for worker in workers}
 
 
 def work(build: str, unit: bytes) -> bytes:

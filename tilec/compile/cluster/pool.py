@@ -195,11 +195,18 @@ class DaskPool:
         assert self._client is not None
         while not self._closing:
             try:
-                living = await asyncio.wait_for(self._client.nthreads(), _SILENT)
+                workers = self._client.run_on_scheduler(member.workers_of)
+                seen = await asyncio.wait_for(workers, _SILENT)
             except (OSError, asyncio.TimeoutError) as error:
                 raise self._gone(str(error) or "it does not answer") from error
             if self._client.status != "running":
                 raise self._gone("the connection was closed")
+            for address, (_, silence) in seen.items():
+                if silence > _SILENT and self._crew.leave_out(
+                    address, f"{address}: it went silent"
+                ):
+                    self._leave_silent(address)
+            living = {address: threads for address, (threads, _) in seen.items()}
             for has, addresses in self._crew.meet(living, self._loop.time()):
                 self._start_join(self._crew.join(self._client, has, addresses))
             for entry in [*self._running.values()]:
@@ -411,21 +418,17 @@ class DaskPool:
         entry = self._running.get(number)
         if entry is None:
             return
-        if entry.watch:
-            entry.watch.cancel()
         entry.begun = [*(one for one in entry.begun if one != address), address]
-        limit = entry.task.limit + self._grace + _SILENT
-        entry.watch = self._loop.call_later(limit, self._silent, entry, address)
         self._on_start(entry.requests[index])
 
-    def _silent(self, entry: Entry, address: str) -> None:
-        """Leave out a silent worker, and move its tasks to others."""
-        self._crew.leave_out(address, f"{address}: it went silent")
-        for other in [*self._running.values()]:
-            if not other.begun and address in other.allowed:
-                self._again(other)
-        entry.lost(address)
-        self._move(entry, "was lost with workers of the cluster that went silent")
+    def _leave_silent(self, address: str) -> None:
+        """Move the tasks that a silent worker has begun, or may have in its queue."""
+        for entry in [*self._running.values()]:
+            if address in entry.begun:
+                entry.lost(address)
+                self._move(entry, "was lost with workers of the cluster that went silent")
+            elif not entry.begun and address in entry.allowed:
+                self._again(entry)
 
     def _again(self, entry: Entry) -> None:
         """Put a task at the front of the queue."""
