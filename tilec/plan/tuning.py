@@ -133,18 +133,11 @@ def _check_entries(
 def newer_tools(tuned: Tuned) -> Iterator[str]:
     """Yield a note on a record that was measured with other versions of tools."""
     then = {tool.name: tool.version for tool in tuned.record.toolchain}
-    changed = [
-        f"{tool.name} {then[tool.name]}"
-        for tool in tuned.tools
-        if then.get(tool.name, tool.version) != tool.version
-    ]
+    changed = [tool for tool in tuned.tools if then.get(tool.name, tool.version) != tool.version]
     if changed:
-        now = ", ".join(
-            f"{tool.name} {tool.version}"
-            for tool in tuned.tools
-            if then.get(tool.name, tool.version) != tool.version
-        )
-        yield f"{tuned.path} was measured with {', '.join(changed)}, this build has {now}: `tilec tune` says whether its choices still hold"
+        before = ", ".join(f"{tool.name} {then[tool.name]}" for tool in changed)
+        now = ", ".join(f"{tool.name} {tool.version}" for tool in changed)
+        yield f"{tuned.path} was measured with {before}, this build has {now}: `tilec tune` says whether its choices still hold"
 
 
 def winners(

@@ -360,13 +360,11 @@ class DaskPool:
         except KilledWorker as error:
             entry.lost(error.last_worker.address)
             self._lose(entry, _DIED)
-        except FutureCancelledError as error:
-            if self._client is None or self._client.status != "running" or error.reason == _CUT:
+        except Exception as error:  # noqa: BLE001 - the worker's environment may raise anything
+            cut = isinstance(error, FutureCancelledError) and error.reason == _CUT
+            if cut or self._client is None or self._client.status != "running":
                 self._stop(self._gone("the connection was closed"))
                 return
-            entry.lost("", f"the cluster, which cancelled it ({error.reason})")
-            self._move(entry, "was cancelled")
-        except Exception as error:  # noqa: BLE001 - the worker's environment may raise anything
             entry.lost(entry.begun[-1] if entry.begun else "", "a worker")
             self._move(entry, f"could not be started: {type(error).__name__}: {error}")
         else:
