@@ -79,21 +79,3 @@ def test_linspace_is_numpys_or_says_why_not(start, stop, num, dtype):
             )
     if num and DTYPES[dtype].kind == "float":
         assert found[0] == numpy_dtype(dtype).type(float(start))
-
-
-@examples(100)
-@given(data=st.data(), source=DTYPE, target=DTYPE)
-def test_a_conversion_does_not_depend_on_where_an_element_is(data, source, target):
-    row = DTYPES[source]
-    bits = data.draw(
-        st.lists(
-            st.integers(0, 1 if source == "bool" else 2**row.bits - 1), min_size=1, max_size=30
-        )
-    )
-    array = np.array(bits, f"u{row.bytes}").view(numpy_dtype(source))
-    whole = contents(api.convert(array, target)).view(f"u{DTYPES[target].bytes}")
-    each = [
-        contents(api.convert(array[i : i + 1], target)).view(f"u{DTYPES[target].bytes}")[0]
-        for i in range(len(array))
-    ]
-    assert whole.tolist() == each

@@ -77,6 +77,16 @@ def test_dlpack_facts(options, fact, value):
     assert getattr(tensor_facts(Exporter(**options), nowhere), fact) == value
 
 
+class Refuses(Exporter):
+    def __dlpack__(self, **options):
+        raise BufferError("the tensor requires a gradient")
+
+
+class Wrong(Exporter):
+    def __dlpack__(self, **options):
+        return object()
+
+
 @pytest.mark.parametrize(
     ("exporter", "why"),
     [
@@ -88,29 +98,14 @@ def test_dlpack_facts(options, fact, value):
             Exporter(dtype=(2, 32, 4)),
             "its elements are vectors of 4, and kernels take plain elements",
         ),
+        (Refuses(), "its __dlpack__ cannot be read: the tensor requires a gradient"),
+        (Wrong(), "its __dlpack__ cannot be read: its __dlpack__ gave no DLPack capsule"),
     ],
 )
 def test_dlpack_that_cannot_be_read(exporter, why):
     with pytest.raises(UnreadableError) as caught:
         tensor_facts(exporter, nowhere)
     assert str(caught.value) == why
-
-
-def test_exporters_that_fail():
-    class Refuses(Exporter):
-        def __dlpack__(self, **options):
-            raise BufferError("the tensor requires a gradient")
-
-    class Wrong(Exporter):
-        def __dlpack__(self, **options):
-            return object()
-
-    for exporter, why in (
-        (Refuses(), "the tensor requires a gradient"),
-        (Wrong(), "gave no DLPack capsule"),
-    ):
-        with pytest.raises(UnreadableError, match=why):
-            tensor_facts(exporter, nowhere)
 
 
 def test_a_capsule_that_is_looked_at_is_given_back():

@@ -47,19 +47,6 @@ def gemm_arguments(dtype="f16"):
     )
 
 
-def test_a_launch_as_the_driver_sees_it():
-    module, driver = loaded(ADD)
-    module.add(Z, X, y=Y, alpha=2, stream=5)
-    (launch,) = driver.launches
-    assert (launch.device, launch.symbol, launch.stream) == (0, "add_fast", 5)
-    assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == (
-        (4, 1, 1),
-        (256, 1, 1),
-        0,
-    )
-    assert launch.arguments == (0x10000, 0x20000, 0x30000, 1024, 2.0)
-
-
 def test_axes_by_argument_default_keyword_place_and_restriction():
     module, driver = loaded(GEMM)
     gemm, f16, bf16 = module.gemm, gemm_arguments(), gemm_arguments("bf16")
@@ -266,26 +253,6 @@ def test_plans_that_are_remembered_are_bounded():
     for key in range(MOST_PLANS + 10):
         plans.add(SimpleNamespace(key=key), plan)
     assert 1 < len(plans._plans) <= MOST_PLANS
-
-
-def test_explanations():
-    module, driver = loaded(ADD, GEMM)
-    why = module.add.explain(Z, X, Array(1024, ptr=0x30004))
-    assert [entry.taken for entry in why.considered] == [False, True]
-    assert why.variant.id == "add"
-    assert str(why) == (
-        "add on device 0 (Fake H200): no axes\n"
-        "  passes over variant add-a16: y has address 0x30004, not divisible by 16\n"
-        "  takes variant add: it assumes nothing\n"
-        "  takes image sm_90: machine code for 9.0\n"
-        "  cannot take image sm_80: a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0\n"
-        "  grid (4, 1, 1), block (256, 1, 1), 0 bytes of dynamic shared memory"
-    )
-    assert str(module.gemm.explain(*gemm_arguments(), BM=64)).startswith(
-        "gemm on device 0 (Fake H200): T=f16, BM=64, BK=64\n"
-    )
-    assert driver.loads == []
-    assert driver.launches == []
 
 
 def test_modules_show_what_they_hold():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, fake_driver, loaded
+from tests.runtime_samples import ADD, loaded
 from tests.waiting import PATIENCE, at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
@@ -165,12 +165,3 @@ def check(module: Module, device: Device, driver: FakeDriver, *, missing: bool) 
     at_once(lambda: results.append(program(module, device)))
     assert [*results, program(module, device)] == [1.0, 1.0]
     assert settle(driver) == kept
-
-
-def test_fakes_count_memory() -> None:
-    """The check of memory above can fail."""
-    driver = fake_driver(ADD)
-    kept = Tensor.uninitialized((64,), "f32", driver=driver, ordinal=0, stream=0)
-    assert settle(driver) == 1
-    del kept
-    assert settle(driver) == 0

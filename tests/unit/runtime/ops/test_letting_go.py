@@ -49,16 +49,6 @@ def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(he
 # -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_error_of_a_future_says_where_it_came_from(held: Held) -> None:
-    def broken(_: int) -> int:
-        return 1 // 0
-
-    future = as_op(1).map(broken).future()
-    with pytest.raises(ZeroDivisionError) as caught:
-        future.result()
-    assert caught.traceback[-1].name == "broken"
-
-
 def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
     class Thing:
         """Something of who was told."""

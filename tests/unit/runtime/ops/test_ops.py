@@ -85,19 +85,6 @@ def test_an_op_that_is_a_frozen_dataclass_with_slots() -> None:
             op.sync()
 
 
-def test_then_stays_on_one_stream(held: Held) -> None:
-    streams: list[int] = []
-
-    def note(ctx: ExecutionContext) -> None:
-        streams.append(ctx.stream)
-
-    with_context(note).then(lambda _: with_context(note)).then(
-        lambda _: zip_ops(with_context(note), with_context(note))
-    ).sync()
-    assert len(streams) == 4
-    assert len(set(streams)) == 1
-
-
 # --- single use
 # ------------------------------------------------------------------------------------------------------------------
 
