@@ -263,3 +263,8 @@ def test_modules_show_what_they_hold():
     assert repr(module.gemm.variant(BM=64)) == "<Launcher gemm, BM=64 on device 0 (Fake H200)>"
     with pytest.raises(AttributeError, match=r"^sample has no kernel 'gem'; did you mean 'gemm'$"):
         module.gem()
+
+
+def test_an_explanation_names_images_that_cannot_be_taken():
+    why = str(loaded(ADD)[0].add.explain(Z, X, Array(1024, ptr=0x30004)))
+    assert "  cannot take image sm_80: a cubin runs on compute capability 8.0 and later 8.x" in why
