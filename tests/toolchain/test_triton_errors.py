@@ -181,31 +181,6 @@ def box(text: str) -> AbiSlot:
             "'d' is a tensor descriptor made on the host, which sm_80 has no copy engine for",
         ),
         (
-            "descriptor(x, 64)",
-            {},
-            "sm_90",
-            "descriptor(x, 64) has a box of 1 extents, and x has rank 2",
-        ),
-        (
-            "descriptor(x, 48, B)",
-            {},
-            "sm_90",
-            "a box has extents that are powers of two, and these are 48, 64",
-        ),
-        ("descriptor(x, n, B)", {}, "sm_90", "'n' has no value in 'n'"),
-        (
-            "descriptor(n, 64, B)",
-            {},
-            "sm_90",
-            "descriptor(n, 64, B): 'n' is no tensor of the launcher",
-        ),
-        (
-            "descriptor(x, B, 64)",
-            {"align": 8},
-            "sm_90",
-            "nothing says that it is aligned to 16 bytes",
-        ),
-        (
             "descriptor(x, B, 64)",
             {"dtype": "f4e2m1"},
             "sm_90",

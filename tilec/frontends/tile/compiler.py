@@ -58,7 +58,7 @@ class Compiler:
 
     def _image(self, job: Job, module: LoadedModule, kernel: TileKernel) -> Image:
         at = kernel.decl.location
-        bound = bind(job, kernel.params, at)
+        bound = bind(job, kernel.params)
         portable = job.target.kind is TargetKind.TILEIR
         symbol = symbol_of(job.spec.name)
         # Drivers read versions up to their own: portable bytecode uses the oldest version that

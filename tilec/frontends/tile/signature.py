@@ -18,7 +18,6 @@ from tilec_runtime.errors import Location
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
-from tilec_runtime.model.suggest import suggestion
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +40,8 @@ class Bound:
     abi: tuple[AbiSlot, ...]
 
 
-def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
-    """Bind each parameter of the function; `at` is where the kernel is defined.
+def bind(job: Job, params: Sequence[FunctionParam]) -> Bound:
+    """Bind each parameter of the function.
 
     Raises:
         CompileError: function, manifest and axes contradict each other; all errors, each at its
@@ -57,15 +56,6 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
             binding, abi = binder.parameter(item)
             bindings.append(binding)
             slots.extend(abi)
-    names = [p.name for p in params]
-    for extra in job.spec.params:
-        with mismatches.at(at):
-            if extra.name not in (*names, *binder.taken):
-                what = f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take"
-                hint = suggestion(extra.name, names)
-                raise MismatchError(
-                    what, hint or f"the kernel takes {', '.join(names) or 'no parameters'}"
-                )
     mismatches.check()
     return Bound(bindings=tuple(bindings), abi=tuple(slots))
 
@@ -96,7 +86,6 @@ class _Binder(ParameterBinder):
         read = [p for p in tensors if not p.out and p.name not in self._absent]
         # cuda.tile rejects a group of one array.
         self._inputs_share = len(read) > 1
-        self.taken = set(self._absent)  # arrays of lists
 
     def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         """Return binding and slots of one parameter of the function."""
@@ -120,13 +109,7 @@ class _Binder(ParameterBinder):
     def _constant(self, item: FunctionParam) -> api.Constant:
         self._refuse_stated(item.name)
         value = self._axes.get(item.name, item.default)
-        if value is None:
-            close = suggestion(item.name, self._axes)
-            raise MismatchError(
-                f"constant {item.name!r} has no value in this variant",
-                close
-                or f"add an axis to [{self._table}.matrix], such as {item.name} = [128], or give it a default in the source",
-            )
+        assert value is not None  # the plan has checked it
         inner = item.annotation.inner
         if isinstance(value, str):
             hint = (
@@ -175,7 +158,6 @@ class _Binder(ParameterBinder):
         self, item: FunctionParam, params: Sequence[Param]
     ) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         parts = [self._array(item, param) for param in params]
-        self.taken.update(param.name for param in params)
         return api.Tuple(tuple(array for array, _ in parts)), tuple(
             slot for _, slots in parts for slot in slots
         )
@@ -186,11 +168,6 @@ class _Binder(ParameterBinder):
                 f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
             )
         rank = param.rank
-        if rank < 0:
-            raise MismatchError(
-                f"tensor {item.name!r} has no rank: a tile kernel is compiled for one",
-                f"give {self._path(param)}.rank",
-            )
         dtype = self._dtype(param)
         assume = self._assume.get(param.name, Assumption(param=param.name))
         if param.stride is None:

@@ -12,11 +12,10 @@ from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import DESCRIPTOR, HOW, TritonKernel
 from tilec.frontends.triton.facts import ArgumentFacts
 from tilec.model.job import Job
-from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
-from tilec_runtime.model.tensormap import GRANULE, MOST_RANK, TensorMap
+from tilec_runtime.model.tensormap import TensorMap
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -162,40 +161,18 @@ class _Binder(ParameterBinder):
         return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
 
     def _descriptor(self, param: api.Parameter, slot: AbiSlot) -> None:
-        """Bind a tensor descriptor as Triton's launcher passes it: map, extents and strides."""
+        """Bind a tensor descriptor as Triton's launcher passes it: map, extents and strides.
+
+        The plan has checked its tensor and its box.
+        """
         name, box = expr.parse_box(slot.expr)
-        stated = self._params.get(name)
-        if stated is None or stated.kind is not ParamKind.TENSOR:
-            raise MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
+        stated = self._params[name]
         if self._target.cc < OLDEST_MAPS:
             message = f"{param.name!r} is a tensor descriptor made on the host, which {self._target} has no copy engine for"
             raise MismatchError(
                 message, "limit the kernel to sm_90 and newer: [[override]] with targets"
             )
-        if stated.rank != len(box) or not 1 <= stated.rank <= MOST_RANK:
-            raise MismatchError(
-                f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}"
-            )
-        if stated.align % GRANULE:
-            message = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
-            raise MismatchError(
-                message, f"params.{name}.aligned = {GRANULE}: launches then verify it"
-            )
-        try:
-            extents = [part.evaluate(self._axes) for part in box]
-        except ExpressionError as error:
-            raise MismatchError(
-                error.what, "the extents of a box are numbers and axes of the matrix"
-            ) from error
-        sizes = [
-            extent
-            for extent in extents
-            if type(extent) is int and extent > 0 and not extent & (extent - 1)
-        ]
-        if len(sizes) != len(extents):
-            raise MismatchError(
-                f"{slot.expr}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}"
-            )
+        sizes: list[Any] = [part.evaluate(self._axes) for part in box]
         dtype = self._dtype(stated)
         if dtype not in api.NAMES:
             raise MismatchError(

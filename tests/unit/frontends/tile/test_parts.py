@@ -121,7 +121,7 @@ def function(*names: str, **annotations: api.Annotation) -> list[FunctionParam]:
 
 
 def arrays(made: Job, *names: str) -> list[api.Array]:
-    return [b for b in bind(made, function(*names), HERE).bindings if isinstance(b, api.Array)]
+    return [b for b in bind(made, function(*names)).bindings if isinstance(b, api.Array)]
 
 
 def test_facts_of_parameter_and_assumption_are_joined_by_their_least_common_multiple():
@@ -156,4 +156,4 @@ def test_outputs_overlap_nothing_and_inputs_may_overlap_each_other():
 )
 def test_constants_of_the_wrong_kind(inner, value):
     with pytest.raises(CompileError, match="constant 'N' is"):
-        bind(job(N=value), function(N=api.Annotation(constant=True, inner=inner)), HERE)
+        bind(job(N=value), function(N=api.Annotation(constant=True, inner=inner)))
