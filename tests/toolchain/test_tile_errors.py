@@ -200,6 +200,7 @@ KERNELS = {
         "k.py:4:",
         "'TILE' is a compile-time constant in the kernel and a launch parameter",
     ),
+    "no rank": (TWO, (tensor("x", rank=-1), SCALE), TILE, "k.py:3:", "tensor 'x' has no rank"),
     "no dtype": (TWO, (tensor("x", ""), SCALE), TILE, "k.py:3:", "parameter 'x' has no dtype"),
     "no such dtype": (
         TWO,

@@ -168,6 +168,11 @@ class _Binder(ParameterBinder):
                 f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
             )
         rank = param.rank
+        if rank < 0:  # the plan asks for none of an annotated parameter
+            raise MismatchError(
+                f"tensor {item.name!r} has no rank: a tile kernel is compiled for one",
+                f"give {self._path(param)}.rank",
+            )
         dtype = self._dtype(param)
         assume = self._assume.get(param.name, Assumption(param=param.name))
         if param.stride is None:
