@@ -297,6 +297,11 @@ class Launcher(Uncopied, LauncherBase):
         assert outputs is not None  # a plan applies to its own call
         return plan, outputs
 
+    def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return a call with these arguments, axes and configuration."""
+        launcher, values = self._bound(args, kwargs)
+        return launcher.call_of(values)
+
     def call_of(self, values: tuple[Any, ...], facts: CallFacts | None = None) -> Call:
         """Return a call to be checked."""
         facts = facts or facts_of(self.contract, values, self.site.driver)
@@ -390,8 +395,7 @@ class Launcher(Uncopied, LauncherBase):
         Raises:
             LaunchError: the call would be refused.
         """
-        launcher, values = self._bound(args, kwargs)
-        return explain(launcher.call_of(values))
+        return explain(self._call_with(args, kwargs))
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
         """Count the blocks and clusters of a launch that the device holds at once.
@@ -406,8 +410,7 @@ class Launcher(Uncopied, LauncherBase):
         """
         from tilec_runtime.launch.occupancy import residency  # no launch needs it
 
-        launcher, values = self._bound(args, kwargs)
-        return residency(launcher.call_of(values))
+        return residency(self._call_with(args, kwargs))
 
     def step(
         self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
@@ -429,9 +432,9 @@ class Launcher(Uncopied, LauncherBase):
         # Imported here: launching on a GPU needs no interpreter.
         from tilec_runtime.launch.stepping import step_launch
 
-        launcher, values = self._bound(args, kwargs)
-        self._check_leases(values)
-        return step_launch(launcher.call_of(values), block)
+        call = self._call_with(args, kwargs)
+        self._check_leases(call.values)
+        return step_launch(call, block)
 
     def _restrict(self, axes: Mapping[str, AxisValue | None]) -> Launcher:
         """Return the launcher with these axes pinned too; None leaves an axis open."""

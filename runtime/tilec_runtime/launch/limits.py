@@ -14,7 +14,6 @@ from tilec_runtime.launch.program import TracedInt, at_most, concrete
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.values import replace
 
 _AXES = "xyz"
@@ -38,11 +37,14 @@ def launch_shape(call: Call) -> LaunchShape:
         ArgumentError: the kernel needs a configuration.
     """
     contract = call.contract
-    _require_config(contract.info)
+    name, launch = contract.name, contract.info.launch
+    if launch.open and not launch.preset:
+        message = f"{name}: the manifest leaves {', '.join(launch.open)} to the caller, and the launch says no config"
+        fix = f"pass config=LaunchConfig(...), such as {name}(..., config=LaunchConfig.for_num_elems(n))"
+        raise ArgumentError(message, fix=fix, kernel=name)
     grid = _dims(call, "grid", contract.grid, 0)
     block = _dims(call, "block", contract.block, 3)
     shared = _whole(call, "shared memory", contract.shared, 6)
-    launch = contract.info.launch
     return LaunchShape(
         grid=grid,
         block=block,
@@ -51,18 +53,6 @@ def launch_shape(call: Call) -> LaunchShape:
         cooperative=launch.cooperative,
         programmatic=launch.programmatic,
     )
-
-
-def _require_config(info: KernelInfo) -> None:
-    """Refuse a launch without the configuration that its manifest leaves open.
-
-    Raises:
-        ArgumentError: the configuration is missing.
-    """
-    if info.launch.open and not info.launch.preset:
-        message = f"{info.name}: the manifest leaves {', '.join(info.launch.open)} to the caller, and the launch says no config"
-        fix = f"pass config=LaunchConfig(...), such as {info.name}(..., config=LaunchConfig.for_num_elems(n))"
-        raise ArgumentError(message, fix=fix, kernel=info.name)
 
 
 def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
