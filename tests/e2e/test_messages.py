@@ -73,14 +73,6 @@ SHARED = """\
 edition = 1
 package.name = "demo"
 targets.default = ["sm_90"]
-[kernel.a]
-source = "a.cu"
-launch = { grid = ["1"], block = [32] }
-[kernel.b]
-source = "b.cu"
-symbol = "b<{N}>"
-matrix = { N = [1, 2] }
-launch = { grid = ["1"], block = [32] }
 [kernel.c]
 source = "c.py"
 language = "simt"
@@ -393,23 +385,10 @@ def test_what_a_build_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
     assert message in cli(root, "build").err
 
 
-def test_one_missing_header_is_one_problem(cli: Cli, tmp_path: Path) -> None:
-    kernels = {
-        "a.cu": '#include "near.cuh"\n__global__ void a(float* y) { y[0] = 1; }\n',
-        "b.cu": '\n#include "near.cuh"\ntemplate <int N> __global__ void b(float* y) { y[0] = N; }\n',
-    }
-    root = write(tmp_path, SHARED.partition("[kernel.c]")[0], kernels)
-    told = cli(root, "build").err
-    assert told.count('cannot open source file "near.cuh"') == 1
-    assert "  1 more of this: b.cu:2\n  in 3 jobs: a-sm_90, b-N1-sm_90, b-N2-sm_90\n" in told
-
-
 @pytest.mark.parametrize("command", ["check", "build"])
 def test_a_module_that_asks_for_a_gpu_is_named_once(cli: Cli, tmp_path: Path, command: str) -> None:
-    head, _, tail = SHARED.partition("[kernel.a]")
-    manifest = f"{head}[kernel.c]{tail.partition('[kernel.c]')[2]}"
     other = "import c\nfrom numba import cuda\n\n@cuda.jit\ndef d(y):\n    y[0] = c.DEVICE\n"
-    root = write(tmp_path, manifest, {"c.py": AT_IMPORT, "d.py": other})
+    root = write(tmp_path, SHARED, {"c.py": AT_IMPORT, "d.py": other})
     told = cli(root, command).err
     assert told.count("the module asks for a GPU when it is imported") == 1
     assert "c.py:3:10: error: the module asks for a GPU" in told
