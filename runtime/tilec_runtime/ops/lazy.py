@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, U
 from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import require_kind
 from tilec_runtime.device.seam import DeviceDriver, Dim3, GridRule, GridWish, dim3
-from tilec_runtime.errors import LaunchError, LaunchLimitError
+from tilec_runtime.errors import ArgumentError, LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.launcher import Launcher
@@ -197,7 +197,7 @@ class LazyLaunch(HoldingOp[R_co]):
         self._wish = self._wish._replace(grid=dim3(given))
         return self
 
-    def variant(self, **axes: Any) -> Self:
+    def variant(self, *args: Any, **axes: Any) -> Self:
         """Launch the variant with these axis values, by name: `variant(BM=64)`.
 
         They replace earlier values of the same axes; None leaves an axis open again.
@@ -207,12 +207,13 @@ class LazyLaunch(HoldingOp[R_co]):
                 values.
         """
         origin = self._origin
+        self._by_name("variant", args)
         wished = {**self._wish.axes, **axes}
         chosen = require_built(origin.contract, origin.pinned, wished)
         self._wish = self._wish._replace(axes=chosen)
         return self
 
-    def options(self, **hints: Any) -> Self:
+    def options(self, *args: Any, **hints: Any) -> Self:
         """Launch a variant with these compiler hints: `options(occupancy=4)`.
 
         Raises:
@@ -220,11 +221,20 @@ class LazyLaunch(HoldingOp[R_co]):
                 that were built. The device's own target is checked when the op runs.
         """
         origin = self._origin
+        self._by_name("options", args)
         wanted = {**self._wish.hints, **hints}
         if wanted:
             require_options(origin.contract, {**origin.pinned, **self._wish.axes}, wanted)
         self._wish = self._wish._replace(hints=wanted)
         return self
+
+    def _by_name(self, verb: str, args: tuple[Any, ...]) -> None:
+        # Without `*args`, type checkers refuse the stubs of packages, which name axes and hints.
+        if args:
+            kernel = self._origin.contract.name
+            raise ArgumentError(
+                f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel
+            )
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
         """Launch the kernel. The launcher checks the devices of tensors."""

@@ -13,7 +13,7 @@ import pytest
 from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
-from tilec_runtime.errors import VariantError
+from tilec_runtime.errors import ArgumentError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.ops.lazy import Origin
 from tilec_runtime.tensors.tensor import Tensor
@@ -171,6 +171,16 @@ def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, Fake
         tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=4)
     with pytest.raises(VariantError, match="no variant with B=64, occupancy=4 was built"):
         tuned((*tensors(driver), 1.0), (64, 4))
+
+
+def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:
+    module, _ = gpu
+    op = module.ops.tuned(*arrays())
+    for call in (op.variant, op.options):
+        with pytest.raises(
+            ArgumentError, match=f"^tuned: {call.__name__} takes keywords only, got 64 by place"
+        ):
+            call(64)
 
 
 def test_a_restricted_launcher_stays_restricted(gpu: tuple[Module, FakeDriver]) -> None:
