@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import Module, load
+from tilec_runtime import Module, Tensor, load
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
@@ -146,6 +146,18 @@ def loaded(
 ) -> tuple[Module, FakeDriver]:
     driver = fake_driver(*kernels, devices=devices, **facts)
     return load(bundle_of(*kernels), device, driver=driver), driver
+
+
+def on_gpu(driver: Any, *shape: int, dtype: str = "f32", stream: int = 0) -> Tensor:
+    """A tensor of tilec's on a fake GPU."""
+    return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=0, stream=stream)
+
+
+def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
+    """Calls of a driver and their streams since the last look."""
+    found = [(step.call, step.stream) for step in driver.steps]
+    driver.steps.clear()
+    return found
 
 
 @dataclasses.dataclass

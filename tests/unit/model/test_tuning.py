@@ -98,6 +98,12 @@ def test_entry_of_a_device_and_size(
     assert reason in why
 
 
+def test_entries_of_other_axes_are_said_to_be_there() -> None:
+    point, why = look("H200", (9, 0), 132, 1024, T="f16", BM=99)
+    assert point is None
+    assert "for other dtypes or axes than those of this call" in why
+
+
 def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:
     params = tuple(
         Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=rank)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded
+from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded, on_gpu
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
 from tilec_runtime.errors import ArgumentError, VariantError
@@ -53,10 +53,7 @@ KERNELS = (TUNED, GEMM)
 
 
 def tensors(driver: FakeDriver) -> list[Tensor]:
-    found: Any = driver
-    return [
-        Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
-    ]
+    return [on_gpu(driver, 512) for _ in range(3)]
 
 
 def symbols(driver: FakeDriver) -> list[str]:

@@ -78,14 +78,6 @@ def test_byte_range_is_exact_at_its_ends(tensor):
     )
 
 
-def test_side_by_side_columns_are_told_apart():
-    left, right = facts((16, 8), (16, 1)), facts((16, 8), (16, 1), ptr=0x1000 + 32)
-    assert not may_overlap(left, right)
-    assert not may_overlap(right, left)
-    assert may_overlap(left, facts((16, 8), (16, 1), ptr=0x1000 + 28))
-    assert may_overlap(left, facts((16, 16)))
-
-
 def test_tensors_that_write_one_place_twice():
     assert not overlaps_itself(facts((4, 0), (0, 1)))
     assert overlaps_itself(facts((2, 9, 5), (100, -2, 3)))

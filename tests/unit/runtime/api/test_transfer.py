@@ -229,24 +229,6 @@ def test_views_of_any_strides(device: Device, index: Any) -> None:
         pass
 
 
-def test_an_array_of_numpy_that_is_a_tensor(cpu: Device) -> None:
-    """Its memory is none of the device's own."""
-    source = counting(6, 400)
-    t, u = (
-        Tensor.from_foreign(source, driver=cpu.driver),
-        Tensor.from_foreign(np.zeros((6, 3), np.float32), driver=cpu.driver),
-    )
-    assert np.array_equal(api.to_host(t).sync(), source)
-    assert np.array_equal(api.dup(t[:, ::2]).sync().to_host(), source[:, ::2])
-    assert np.array_equal(api.to_host(t[:, :1]).sync(), source[:, :1])
-    api.memcpy(u, t[:, 1:4]).sync()
-    assert np.array_equal(u.to_host(), source[:, 1:4])
-    api.memcpy(u, source[:, 2:5]).sync()
-    assert np.array_equal(u.to_host(), source[:, 2:5])
-    u.to_host()[:] = 9
-    assert np.array_equal(u.to_host(), source[:, 2:5]), "what to_host gives is a copy"
-
-
 # --- ownership
 # -----------------------------------------------------------------------------------------------------------------------
 

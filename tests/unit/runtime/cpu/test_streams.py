@@ -8,15 +8,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.cpu_samples import PacedCpu, device, failed, fails, later, ones
+from tests.cpu_samples import device, failed, fails, later, ones
 from tests.waiting import Gate, at_once, joined
 from tilec_runtime import Device, DeviceBuffer, Event, Stream, api, as_op, use_device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuRun
-from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError, FaultError, InternalError, SchedulingError
 
 CPU = -1
@@ -216,29 +214,6 @@ def test_a_device_does_not_wait_for_work_that_comes_meanwhile() -> None:
     done.set()
     joined(thread)
     driver.synchronize(-1, 0)
-
-
-def host(*values: int) -> np.ndarray:
-    return np.array(values, np.uint8)
-
-
-def test_copies_wait_for_their_turn() -> None:
-    gate = Gate()
-    driver = PacedCpu(pace=gate)
-    stream = driver.create_stream(CPU)
-    a, b = (driver.allocate(CPU, 4, stream) for _ in range(2))
-    source, target = host(1, 2, 3, 4), host(0, 0, 0, 0)
-    gate.open.clear()
-    driver.copy_async(CPU, a, source.ctypes.data, 4, stream, CopyKind.TO_DEVICE)
-    driver.copy_async(CPU, b, a, 4, stream, CopyKind.ON_DEVICE)
-    driver.copy_async(CPU, target.ctypes.data, b, 4, stream, CopyKind.TO_HOST)
-    source[0] = 9  # read when its turn comes, not when it is enqueued
-    assert target.tolist() == [0, 0, 0, 0]
-    gate.open.set()
-    driver.synchronize(CPU, stream)
-    assert target.tolist() == [9, 2, 3, 4]
-    with pytest.raises(DriverError, match=r"5 bytes at .* are not in one allocation"):
-        driver.copy_async(CPU, a, source.ctypes.data, 5, stream, CopyKind.TO_DEVICE)
 
 
 def test_a_stream_that_waits_for_failed_work_fails_with_it() -> None:

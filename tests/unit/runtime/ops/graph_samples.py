@@ -70,12 +70,6 @@ class Gpu:
     def tensor(self) -> Tensor:
         return Tensor.uninitialized(COUNT, "f32", driver=self.driver, ordinal=0, stream=5)
 
-    def steps(self) -> list[tuple[str, int | None]]:
-        """What streams were given since this was asked last."""
-        found = [(step.call, step.stream) for step in self.driver.steps]
-        self.driver.steps.clear()
-        return found
-
 
 def contents(tensor: Any) -> set[float]:
     """The elements of a tensor on the cpu device, once all work on it is done."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.runtime_samples import steps
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import (
@@ -28,16 +29,16 @@ def gpu() -> Gpu:
 
 def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()  # last used on stream 5
-    gpu.steps()
+    steps(gpu.driver)
     graph: CudaGraph[Any] = gpu.module.ops.add(z, x.share(), y.share()).first().graph_on(gpu.stream)
-    assert gpu.steps() == [], "not even an event"
+    assert steps(gpu.driver) == [], "not even an event"
     s, t = gpu.stream.handle, gpu.other.handle
     graph.replay()
-    assert gpu.steps() == [("record", 5), *[("wait", s)] * 3, ("launch", s)]
+    assert steps(gpu.driver) == [("record", 5), *[("wait", s)] * 3, ("launch", s)]
     graph.replay()
-    assert gpu.steps() == [("launch", s)], "in order already"
+    assert steps(gpu.driver) == [("launch", s)], "in order already"
     graph.replay(t)  # a handle is of the graph's device
-    found = gpu.steps()
+    found = steps(gpu.driver)
     assert found[-1] == ("launch", t)
     assert set(found[:-1]) == {("record", s), ("wait", t)}, "the marks of stream 5 are there"
 
@@ -76,13 +77,13 @@ def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) 
 
 def test_a_launch_in_a_capture_of_others_waits_on_the_host(gpu: Gpu) -> None:
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
-    gpu.steps()
+    steps(gpu.driver)
     gpu.driver.begin_capture(0, 9)
     gpu.driver.calls.clear()
     for _ in range(2):
         gpu.module.add(z, x, y, stream=9)
     assert gpu.driver.calls.count("synchronize_event") == 2, "the host knows then"
-    assert {step for step in gpu.steps() if step[0] != "record"} == set(), (
+    assert {step for step in steps(gpu.driver) if step[0] != "record"} == set(), (
         "the captured stream waits for nothing"
     )
     graph = gpu.driver.end_capture(0, 9)

@@ -17,6 +17,7 @@ from tests.runtime_samples import (
     image,
     kernel,
     loaded,
+    on_gpu,
     slot,
 )
 from tilec.testing.fake_driver import FakeDriver
@@ -32,18 +33,13 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
-from tilec_runtime.tensors.tensor import Tensor
 
 KERNELS = (ADD, GEMM)
 
 
-def on(driver: Any, *shape: int, ordinal: int = 0, dtype: str = "f32") -> Tensor:
-    return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=ordinal, stream=0)
-
-
 def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    op = module.ops.add(on(driver, 512), on(driver, 512), on(driver, 512), alpha=2.0)
+    op = module.ops.add(on_gpu(driver, 512), on_gpu(driver, 512), on_gpu(driver, 512), alpha=2.0)
     assert driver.launches == []
     assert op.name == "launch of add"
     z, x, y, alpha = op.sync()
@@ -54,7 +50,7 @@ def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) 
 
 def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    z, x, y = (on(driver, 512) for _ in range(3))
+    z, x, y = (on_gpu(driver, 512) for _ in range(3))
     used = as_op(1.0)
     used.sync()
     shared = y.share()
@@ -75,10 +71,10 @@ def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) 
 
 def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    x = as_op(on(driver, 512)).shared()
+    x = as_op(on_gpu(driver, 512)).shared()
     array = Array(512, ptr=0x9000)
     z, given, same, alpha = module.ops.add(
-        as_op(on(driver, 512)), x, array, alpha=as_op(3.0)
+        as_op(on_gpu(driver, 512)), x, array, alpha=as_op(3.0)
     ).sync()
     assert driver.launches[-1].arguments == (z.ptr, given.ptr, 0x9000, 512, 3.0)
     assert (same, alpha) == (array, 3.0)
@@ -92,12 +88,12 @@ def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
 
     def op() -> Any:
-        return module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000))
+        return module.ops.add(on_gpu(driver, 1000), on_gpu(driver, 1000), on_gpu(driver, 1000))
 
     for extents, grid in (
         ((7,), (7, 1, 1)),
         ((2, 3), (2, 3, 1)),
-        ((on(driver, 1000).partition(256).grid,), (4, 1, 1)),
+        ((on_gpu(driver, 1000).partition(256).grid,), (4, 1, 1)),
         (([2, 3, 4],), (2, 3, 4)),
     ):
         op().grid(*extents).sync()
@@ -110,7 +106,7 @@ def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
 def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDriver]) -> None:
     """Those of a kernel whose own grid has a block for each tile would write the first tiles alone."""
     module, driver = gpu
-    x, y = on(driver, 1000), on(driver, 1000)
+    x, y = on_gpu(driver, 1000), on_gpu(driver, 1000)
     message = (
         r"add: z is dealt out to 3 blocks, and the kernel's own grid \(4, 1, 1\) has 4\n"
         r"  cause: blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell\n"
@@ -118,9 +114,9 @@ def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDrive
     )
     for launch in (lambda z: module.add(z, x, y), lambda z: module.ops.add(z, x, y).sync()):
         with pytest.raises(LaunchLimitError, match=message):
-            launch(on(driver, 1000).partition(256).map(3))
+            launch(on_gpu(driver, 1000).partition(256).map(3))
     assert driver.launches == []
-    module.add(on(driver, 1000).partition(256).map(4), x, y)  # one for each
+    module.add(on_gpu(driver, 1000).partition(256).map(4), x, y)  # one for each
 
 
 def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> None:
@@ -133,7 +129,7 @@ def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> N
     )
     module, driver = loaded(stays)
     with use_device(Device(0, driver=driver)):
-        module.ops.stays(on(driver, 1000).partition(256).map(3)).sync()
+        module.ops.stays(on_gpu(driver, 1000).partition(256).map(3)).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(3, 1, 1)]
 
 
@@ -192,7 +188,7 @@ PAIR = written("pair", "zw")
 def test_partitions_that_do_not_agree(first: Any, second: Any, message: str) -> None:
     module, driver = loaded(PAIR)
     with use_device(Device(0, driver=driver)):
-        z, w = first(on(driver, 1000)), second(on(driver, 1000))
+        z, w = first(on_gpu(driver, 1000)), second(on_gpu(driver, 1000))
         with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
             module.ops.pair(z, w).sync()
         with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
@@ -218,15 +214,15 @@ def test_partitions_that_agree(first: Any, second: Any, grid: int) -> None:
     """
     module, driver = loaded(PAIR)
     with use_device(Device(0, driver=driver)):
-        z, w = on(driver, 1000), on(driver, 1000)
+        z, w = on_gpu(driver, 1000), on_gpu(driver, 1000)
         one, two = first(z), second(w)
         for _ in range(2):
             module.pair(one, two)
             one, two = module.ops.pair(one, two).sync()
         assert module.kernels["pair"].explain(one, two).shape.grid == (grid, 1, 1)
         with pytest.raises(LaunchLimitError):
-            module.pair(one, on(driver, 1000).partition(64))
-        module.pair(on(driver, 1000), on(driver, 1000))
+            module.pair(one, on_gpu(driver, 1000).partition(64))
+        module.pair(on_gpu(driver, 1000), on_gpu(driver, 1000))
     assert [launch.shape.grid[0] for launch in driver.launches] == [grid] * 4 + [4]
 
 
@@ -240,7 +236,7 @@ def test_partitions_of_more_dimensions() -> None:
     )
     module, driver = loaded(every)
     with use_device(Device(0, driver=driver)):
-        z = on(driver, 2, 3, 1, 1).partition(1, 1, 1, 1)
+        z = on_gpu(driver, 2, 3, 1, 1).partition(1, 1, 1, 1)
         with pytest.raises(
             LaunchLimitError,
             match=r"every: the partition z has 4 dimensions, and a grid has three\n  fix: map\(\) it",
@@ -251,7 +247,7 @@ def test_partitions_of_more_dimensions() -> None:
             LaunchLimitError,
             match=r"give the launch grid \(6, 1, 1\), and the partition z gives \(2, 3, 1\)",
         ):
-            module.ops.every(on(driver, 2, 3).partition(1, 1)).sync()
+            module.ops.every(on_gpu(driver, 2, 3).partition(1, 1)).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(6, 1, 1)]
 
 
@@ -263,7 +259,7 @@ def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
 
     def op(**axes: Any) -> Any:
-        return module.ops.gemm(*(on(driver, 128, 128, dtype="f16") for _ in range(3)), **axes)
+        return module.ops.gemm(*(on_gpu(driver, 128, 128, dtype="f16") for _ in range(3)), **axes)
 
     for made in (op(BM=64), op().variant(BM=64), op(), op(BM=64).variant(BM=None)):
         made.sync()
@@ -280,7 +276,7 @@ def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    op = module.ops.add(on(driver, 8), on(driver, 8), on(driver, 8))
+    op = module.ops.add(on_gpu(driver, 8), on_gpu(driver, 8), on_gpu(driver, 8))
     message = r"add: the bundle is loaded on device 0 \(Fake H200\), and the op is run on the cpu device\n  fix: run it under use_device"
     with use_device("cpu"), pytest.raises(LaunchError, match=message):
         op.sync()
@@ -290,7 +286,7 @@ def test_memory_goes_with_the_last_owner_and_not_with_the_collector(
     gpu: tuple[Module, FakeDriver],
 ) -> None:
     module, driver = gpu
-    op: Any = module.ops.add(*[on(driver, 512) for _ in range(3)])
+    op: Any = module.ops.add(*[on_gpu(driver, 512) for _ in range(3)])
     for _ in range(4):
         op = op.then(lambda found: module.ops.add(*found))
     gc.collect()

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import TENSOR, image, kernel, slot
+from tests.runtime_samples import TENSOR, image, kernel, on_gpu, slot
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module
 from tilec_runtime.errors import LaunchLimitError, LayoutError
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import Param
-from tilec_runtime.tensors.tensor import Tensor
 
 OWNED = kernel(
     "owned",
@@ -46,18 +45,14 @@ SHARED = dataclasses.replace(
 KERNELS = (OWNED, SHARED)
 
 
-def made(driver: Any, *shape: int) -> Tensor:
-    return Tensor.uninitialized(shape, "f32", driver=driver, ordinal=0, stream=0)
-
-
 def test_partitions_of_the_kernels_tiles_are_taken(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    module.ops.owned(made(driver, 100, 40).partition(32, 16)).sync()
-    module.ops.owned(made(driver, 100, 40).partition(64, 16)).variant(BM=64).sync()
-    module.ops.owned(made(driver, 100, 40).partition_prefix(32, 16)).grid(2, 3).sync()
-    module.ops.owned(made(driver, 100, 40)).sync()
-    module.ops.shares(made(driver, 100, 40).partition(32, 16).map(5)).sync()
-    module.ops.shares(made(driver, 100, 40)).grid(7).sync()
+    module.ops.owned(on_gpu(driver, 100, 40).partition(32, 16)).sync()
+    module.ops.owned(on_gpu(driver, 100, 40).partition(64, 16)).variant(BM=64).sync()
+    module.ops.owned(on_gpu(driver, 100, 40).partition_prefix(32, 16)).grid(2, 3).sync()
+    module.ops.owned(on_gpu(driver, 100, 40)).sync()
+    module.ops.shares(on_gpu(driver, 100, 40).partition(32, 16).map(5)).sync()
+    module.ops.shares(on_gpu(driver, 100, 40)).grid(7).sync()
     assert [launch.shape.grid for launch in driver.launches] == [
         (4, 3, 1),
         (2, 3, 1),
@@ -73,11 +68,11 @@ def test_other_tiles_are_refused_also_where_the_grid_is_the_same(
 ) -> None:
     module, driver = gpu
     owned = module.ops.owned
-    owned(made(driver, 30, 16).partition(32, 16)).variant(
+    owned(on_gpu(driver, 30, 16).partition(32, 16)).variant(
         BM=32
     ).sync()  # what follows has the grid of a launch that is known
     with pytest.raises(LayoutError) as caught:
-        owned(made(driver, 30, 16).partition(64, 16)).variant(BM=32).sync()
+        owned(on_gpu(driver, 30, 16).partition(64, 16)).variant(BM=32).sync()
     assert str(caught.value).startswith("owned: ")
     assert "is cut into tiles of (64, 16), and the kernel's blocks write tiles of (32, 16)" in str(
         caught.value
@@ -115,5 +110,5 @@ def test_no_region_is_written_by_two_blocks(
 ) -> None:
     module, driver = gpu
     with pytest.raises(LaunchLimitError, match=what):
-        make(module.ops, made(driver, 100, 40)).sync()
+        make(module.ops, on_gpu(driver, 100, 40)).sync()
     assert driver.launches == []

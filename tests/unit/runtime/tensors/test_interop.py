@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runtime_samples import steps
 from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import DeviceBuffer
@@ -29,12 +30,6 @@ from tilec_runtime.tensors.storage import freeing_stream
 from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
-
-
-def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
-    found = [(step.call, step.stream) for step in driver.steps]
-    driver.steps.clear()
-    return found
 
 
 # --- out

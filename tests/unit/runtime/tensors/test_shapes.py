@@ -99,15 +99,6 @@ def test_tiles_cover_a_tensor_and_none_is_outside(dims: list[tuple[int, int]]) -
         assert (tiles - 1) * size < extent <= tiles * size
 
 
-def test_reinterpreting_keeps_the_bytes() -> None:
-    assert reinterpreted((4, 2), (2, 1), (32, 16), (4, 4)) == (4, 4)
-    assert reinterpreted((4, 2), (2, 1), (32, 64), -1) == (4,)
-    assert reinterpreted((4, 2), (2, 1), (8, 4), -1) == (16,)
-    assert reinterpreted((4, 2), (2, 1), (4, 32), -1) == (1,)
-    assert checked_shape(7) == (7,)
-    assert checked_shape([np.int64(3), 4]) == (3, 4)
-
-
 S, T = (4, 8), (8, 1)
 
 

@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 
+from tests.runtime_samples import steps
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream
@@ -23,13 +24,6 @@ from tilec_runtime.tensors.storage import Storage, freeing_stream
 @pytest.fixture
 def driver() -> FakeDriver:
     return FakeDriver()
-
-
-def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
-    """Calls and streams since the last look."""
-    found = [(step.call, step.stream) for step in driver.steps]
-    driver.steps.clear()
-    return found
 
 
 # --- frees

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import device
-from tests.runtime_samples import ADD, bundle_of, fake_driver
+from tests.runtime_samples import ADD, bundle_of, fake_driver, steps
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, api, load
 from tilec_runtime.cpu.driver import CpuDriver
@@ -35,12 +35,6 @@ def tensors(
         Tensor.uninitialized(64, "f32", driver=driver, ordinal=ordinal, stream=stream)
         for _ in range(count)
     ]
-
-
-def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
-    found = [(step.call, step.stream) for step in driver.steps]
-    driver.steps.clear()
-    return found
 
 
 def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(

@@ -66,6 +66,32 @@ def test_every_element_of_a_view_is_found_by_its_address(
         assert region.data[offset : offset + 4].view(np.int32)[0] == view[index]
 
 
+A = MemoryRegion("a", 0x1000, np.zeros(16, np.uint8))
+B = MemoryRegion("b", 0x2000, np.zeros(16, np.uint8))
+WIDE = MemoryRegion("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
+NARROW = MemoryRegion("narrow", 0x1010, np.zeros(16, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("regions", "address", "writing", "found"),
+    [
+        ((B, A), 0x1000, False, A),
+        ((B, A), 0x100F, False, A),
+        ((B, A), 0x1010, False, None),
+        ((B, A), 0xFFF, False, None),
+        ((B, A), 0x2005, False, B),
+        ((WIDE, NARROW), 0x1011, False, WIDE),
+        ((WIDE, NARROW), 0x1011, True, NARROW),
+        ((WIDE, NARROW), 0x1080, True, WIDE),
+        ((MemoryRegion("empty", 0x1000, np.zeros(0, np.uint8)),), 0x1000, False, None),
+    ],
+)
+def test_finds_the_region_of_an_address(
+    regions: tuple[MemoryRegion, ...], address: int, writing: bool, found: MemoryRegion | None
+) -> None:
+    assert Memory(regions).find(address, writing=writing) is found
+
+
 BASE = 0x7000_0000_0010
 WEAK = {"order": MemoryOrder.WEAK}
 
