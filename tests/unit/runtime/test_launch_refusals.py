@@ -247,28 +247,31 @@ def wholly(facts):
     return loaded(kernel("add", params, (variant,), launch=launch), active_blocks=8)
 
 
-def test_axes_of_dtypes_agree():
-    module, _ = loaded(GEMM)
-    c, a, b = (
-        Array(64, 64, dtype="f16"),
-        Array(64, 64, dtype="bf16", ptr=0x20000),
-        Array(64, 64, dtype="f16", ptr=0x30000),
-    )
-    assert (
-        refusal(DTypeError, module.gemm, c, a, b)
-        == "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'"
-    )
-    what = refusal(DTypeError, module.gemm, Array(64, 64, dtype="f64"), a, b)
-    assert what == "gemm: output 'c' has dtype f64, and T was built for f16, bf16"
-    what = refusal(DTypeError, module.gemm.variant(T="bf16"), c, c, b)
-    assert what == "gemm: output 'c' has dtype f16, but T is bf16 by this launcher"
-
-
 F16, BF16 = (
     tuple(Array(64, 64, dtype=dtype, ptr=0x10000 * i) for i in (1, 2, 3))
     for dtype in ("f16", "bf16")
 )
 BUILT = "built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
+
+
+F64 = Array(64, 64, dtype="f64")
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda g: g(F16[0], BF16[1], F16[2]), "argument 'a' has dtype bf16, but T is f16 by 'c'"),
+        (lambda g: g(F64, *F16[1:]), "output 'c' has dtype f64, and T was built for f16, bf16"),
+        (
+            lambda g: g.variant(T="bf16")(*F16),
+            "output 'c' has dtype f16, but T is bf16 by this launcher",
+        ),
+    ],
+)
+def test_axes_of_dtypes_agree(call, what):
+    with pytest.raises(DTypeError) as caught:
+        call(loaded(GEMM)[0].gemm)
+    assert caught.value.what == f"gemm: {what}"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.waiting import Gate, at_once, joined
 from tilec_runtime import Device, DeviceBuffer, Event, Stream, api, as_op, use_device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuRun
+from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError, FaultError, InternalError, SchedulingError
 
 CPU = -1
@@ -122,11 +123,18 @@ def test_memory_that_is_not_the_devices() -> None:
     assert driver.allocation(address + 100) is None
     driver.free(CPU, address, None)
     driver.free_pinned(CPU, pinned)
+    host = ones(4).ctypes.data
+
+    def copy(target: int, source: int, kind: CopyKind) -> None:
+        driver.copy_async(CPU, target, source, 16, 0, kind)
+
     for call, words in (
         (
             lambda: driver.fill(CPU, address, 0, 17, 0),
             r"17 bytes at 0x.* are not in one allocation",
         ),
+        (lambda: copy(address, host, CopyKind.TO_DEVICE), "are not in one allocation"),
+        (lambda: copy(host, address, CopyKind.TO_HOST), "are not in one allocation"),
         (lambda: driver.free(CPU, address, None), "is no allocation of the cpu device"),
         (
             lambda: driver.free_pinned(CPU, pinned),

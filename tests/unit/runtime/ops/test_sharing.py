@@ -156,15 +156,17 @@ def test_shared_ops_that_need_each_other_are_refused_in_threads_too(held: Held) 
 # -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
-    with pytest.raises(UsageError, match=r"unzip\(2\) of a tuple of 3\n  fix: say unzip\(3\)"):
-        as_op((1, 2, 3)).unzip(2)[0].sync()
-    with pytest.raises(
-        UsageError, match="unzip needs an op that gives a tuple, and this one gave a list"
-    ):
-        as_op([1, 2]).unzip(2)[0].sync()
-    with pytest.raises(UsageError, match="a tuple has one element at least"):
-        as_op((1,)).unzip(0)
+@pytest.mark.parametrize(
+    ("given", "count", "message"),
+    [
+        ((1, 2, 3), 2, r"unzip\(2\) of a tuple of 3\n  fix: say unzip\(3\)"),
+        ([1, 2], 2, "unzip needs an op that gives a tuple, and this one gave a list"),
+        ((1,), 0, "a tuple has one element at least"),
+    ],
+)
+def test_unzip_needs_a_tuple_of_that_many(held: Held, given: Any, count: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        as_op(given).unzip(count)[0].sync()
 
 
 def test_unzip_needs_no_count_where_it_is_known(held: Held) -> None:
