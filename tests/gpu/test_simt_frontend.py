@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu.built import failing, on_gpu
-from tilec.compile.project import open_project
-from tilec.frontends.base import ToolSearch
+from tests.gpu.built import bundle_of, failing, on_gpu
 from tilec.manifest.types import Manifest
 from tilec_runtime import Module
 
@@ -45,12 +43,12 @@ def built(variable: str, default: Path, name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
-    return open_project(EXAMPLES / "simt" / "tilec.toml", ToolSearch()).manifest
+    return bundle_of(EXAMPLES / "simt", "TILEC_SIMT_DIST")[0]
 
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    return on_gpu(built("TILEC_SIMT_DIST", EXAMPLES / "simt" / "dist", BUNDLE))
+    return on_gpu(bundle_of(EXAMPLES / "simt", "TILEC_SIMT_DIST")[1])
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 from tests.gpu.built import bundle_of, failing, on_gpu
-from tilec.compile.project import open_project
-from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec_runtime import Module, errors
 from tilec_runtime.bundle.read import Bundle
@@ -33,7 +31,7 @@ KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double", "layer_no
 
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
-    return open_project(EXAMPLE / "tilec.toml", ToolSearch()).manifest
+    return bundle_of(EXAMPLE, "TILEC_TRITON_DIST")[0]
 
 
 @pytest.fixture(scope="module")

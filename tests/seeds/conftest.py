@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.harness import Cli, environment
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import Device, Stream, use_device
 from tilec_runtime.bundle.read import Bundle
 
 Built = Callable[..., ModuleType]
@@ -75,3 +76,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a program runs."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    device = Device("cpu")
+    with use_device(device):
+        yield device.new_stream()

@@ -5,7 +5,6 @@ and graphs, on the cpu device.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
@@ -76,13 +75,6 @@ dispatch = { default = { occupancy = 1 } }
 @pytest.fixture(scope="module")
 def host_api(built: Built) -> ModuleType:
     return built("host_api", kernels__py=KERNELS, tilec__toml=MANIFEST)
-
-
-@pytest.fixture
-def stream() -> Iterator[Stream]:
-    device = Device("cpu")
-    with use_device(device):
-        yield device.new_stream()
 
 
 # --- tensors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.e2e.harness import Cli
 from tests.seeds.conftest import Built
-from tilec_runtime import Device, DeviceOp, Stream, Tensor, api, use_device
+from tilec_runtime import DeviceOp, Stream, Tensor, api
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -47,13 +46,6 @@ matrix = { S0 = [4, 8], S1 = [4] }
 @pytest.fixture(scope="module")
 def my_module(built: Built) -> ModuleType:
     return built("my_module", kernels__py=KERNEL, tilec__toml=MANIFEST)
-
-
-@pytest.fixture
-def stream() -> Iterator[Stream]:
-    device = Device("cpu")
-    with use_device(device):
-        yield device.new_stream()
 
 
 def ones(stream: Stream) -> Tensor:
