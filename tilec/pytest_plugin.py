@@ -211,7 +211,7 @@ class Run:
 
     def _open(self) -> tuple[BoundCase, ...]:
         manifest = self.project.manifest
-        driver, device = find_device(self._app, self._device, manifest)
+        driver, device = find_device(self._app, self._device)
         cpu = device.interprets is not None
         opened = open_bundle(self._app, self.project, bundle=None, targets=(), cpu=cpu)
         self._opened = opened

@@ -234,7 +234,7 @@ def open_bundle(
     from tilec.inspection.container import open_container
 
     if bundle:
-        if targets and not profile:  # with a profile, targets are the device's own
+        if targets:
             raise UsageError(
                 f"--targets {' '.join(targets)}: a bundle is built already",
                 fix="leave --targets or --bundle out",

@@ -10,7 +10,6 @@ from tilec.cli.style import echo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
-    from tilec.manifest.types import Manifest
     from tilec_runtime.cpu.launch import CpuOptions
     from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
@@ -57,7 +56,6 @@ def find_gpu(name: str, work: str, fix: str = "") -> tuple[DeviceDriver, DeviceI
 def find_device(
     app: App,
     name: str,
-    manifest: Manifest | None = None,
     *,
     only_cpu: str = "",
     cpu: CpuOptions | None = None,
@@ -67,7 +65,6 @@ def find_device(
     Args:
         app: run of the command; it prints the device that `auto` chose.
         name: value of `--device`.
-        manifest: the project's manifest, or None.
         only_cpu: an option of the command line that only the cpu device supports.
         cpu: options of the cpu device.
 
@@ -82,10 +79,9 @@ def find_device(
         raise UsageError(
             f"{only_cpu} needs the cpu device, but --device is {name}", fix="pass --device cpu"
         )
-    least = manifest.targets.min_driver if manifest and manifest.targets.min_driver else 580
     fix = (
         "leave --device out, or pass --device cpu, to run tile kernels here; "
-        f"or copy the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
+        "or copy the project and its bundle to a machine with an NVIDIA GPU and its driver, "
         "and run `tilec run --bundle FILE` there"
     )
     try:

@@ -25,7 +25,7 @@ from tilec.cli.cases import (
     open_project,
 )
 from tilec.cli.complete import completes, devices_of, names_of
-from tilec.cli.devices import find_gpu
+from tilec.cli.devices import AUTO, CPU, find_gpu, require_device_name
 from tilec_runtime.errors import MissingError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -137,16 +137,17 @@ def open_on_gpu(
         UsageError: the name is not a GPU.
         NoDeviceError: the GPU, which `tool` needs, is missing.
     """
-    if device != "cuda" and not (device.startswith("cuda:") and device[5:].isdecimal()):
+    name = require_device_name(device)
+    if name in (AUTO, CPU):
         raise UsageError(
             f"--device: {device!r} is no GPU", fix="use cuda, or cuda:N for GPU number N"
         )
-    _, gpu = find_gpu(device, tool)
-    # The project's target for this architecture, if it has one.
-    own = [target for target in project.manifest.targets.default if target.cc == gpu.cc]
-    names = targets or tuple(str(target) for target in own if str(target).startswith("sm_"))
+    _, gpu = find_gpu(name, tool)
+    if not (targets or bundle):  # the project's targets for this architecture
+        own = [str(t) for t in project.manifest.targets.default if t.cc == gpu.cc]
+        targets = tuple(text for text in own if text.startswith("sm_"))
     opened = open_bundle(
-        app, project, kernels, bundle=bundle, targets=names, cpu=False, profile=profile
+        app, project, kernels, bundle=bundle, targets=targets, cpu=False, profile=profile
     )
     return opened, gpu
 

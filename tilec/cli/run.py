@@ -292,7 +292,6 @@ def _run(
     driver, device = find_device(
         app,
         given.device,
-        manifest,
         only_cpu=next((name for name, value in options.items() if value), ""),
         cpu=_cpu_options(given, order, blocks, root, print_line),
     )
