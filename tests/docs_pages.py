@@ -39,7 +39,7 @@ DIRECTIVES = {
 }
 MARKS = {"ci", "generated"}
 _PROGRESS = re.compile(
-    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|reading code: \d+ images|… and \d+ more failed jobs?)\n",
+    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|… and \d+ more failed jobs?)\n",
     re.MULTILINE,
 )
 
