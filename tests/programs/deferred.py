@@ -91,10 +91,19 @@ class Launch:
 
     def run(self) -> tuple[Any, ...]:
         try:
-            for claim in self.claims:  # before anything of it runs
-                if not claim.active:
-                    words = self.who, f"{claim.ended} (", "has ended"
-                    raise RefusedError([Wrong(BorrowError, words)])
+            # Before anything of it runs.
+            gone = [
+                Wrong(BorrowError, (self.who, f"{claim.ended} (", "has ended"))
+                for claim in self.claims
+                if not claim.active
+            ]
+            gone += [
+                Wrong(UseAfterMoveError, (self.who, argument.gone))
+                for argument in self.arguments
+                if isinstance(argument, Handle) and argument.gone
+            ]
+            if gone:
+                raise RefusedError(gone)
             for place, argument in enumerate(self.arguments):
                 if isinstance(argument, Deferred):
                     self.arguments[place] = argument.run()

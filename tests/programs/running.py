@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import functools
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -108,14 +107,14 @@ def future(w: World, n: Numbers, op: Deferred) -> None:
     real = op.real.schedule(OwnPolicy(w.site.streams, n.c % 3)) if n.b % 2 else op.real.future()
     w.add_future(Pending(real, result, wrong))
     if wrong:
-        _clear_frames(real.exception())
+        _drop_frames(real.exception())
         _loosen(w)
 
 
-def _clear_frames(error: BaseException | None) -> None:
-    """Drop the tensors that the frames of a future's error keep."""
+def _drop_frames(error: BaseException | None) -> None:
+    """Drop the frames of a future's error: they and their functions' closures keep tensors."""
     while error is not None:
-        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
