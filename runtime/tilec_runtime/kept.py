@@ -13,4 +13,5 @@ def copied(error: BaseException) -> BaseException:
         duplicate = copy.copy(error)
     except Exception:  # noqa: BLE001 - errors of other libraries may not support it
         duplicate = SchedulingError(f"work of the stream failed: {type(error).__name__}: {error}")
+    duplicate.__cause__ = duplicate.__context__ = None  # tblib, which Dask loads, copies them
     return duplicate.with_traceback(None)

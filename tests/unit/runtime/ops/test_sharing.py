@@ -97,6 +97,27 @@ def test_an_error_is_repeated_to_every_user(held: Held) -> None:
     assert (len(runs), len(depths)) == (1, 1), "the traceback does not grow"
 
 
+class WholeError(Exception):
+    """An error whose copies keep all of it, as Dask makes those of every error."""
+
+    def __copy__(self) -> WholeError:
+        other = WholeError(*self.args).with_traceback(self.__traceback__)
+        other.__cause__, other.__context__ = self.__cause__, self.__context__
+        return other
+
+
+def test_an_error_for_every_user_keeps_no_frames(held: Held) -> None:
+    def failing(_: ExecutionContext) -> None:
+        raise WholeError from KeyError()
+
+    op = with_context(failing).shared()
+    with pytest.raises(WholeError):
+        op.sync()
+    with pytest.raises(WholeError) as caught:
+        op.sync()
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
 def test_a_capture_that_refuses_it_is_an_error_of_every_user(held: Held) -> None:
     op = api.ones(4).shared()
     for use in (lambda: op.graph_on(held.device.new_stream()), op.sync):
