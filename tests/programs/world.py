@@ -202,15 +202,15 @@ class World:
         for claim in claims:
             if claim.inner is not None and claim not in there:
                 claim.let_go()  # nobody has the borrow but its parts
+        left = [part for claim in claims if claim.inner is not None for part in claim.inner.claims]
+        for handle in handles:
+            left += handle.scope.claims
         for mem in {handle.mem for handle in handles}:
             mem.owners[:] = [owner for owner in mem.owners if owner in handles and not owner.gone]
-            left = list(mem.root.claims)
-            for handle in handles:
-                if handle.mem is mem and handle.scope is not mem.root:
-                    left += handle.scope.claims
-            for claim in left:
-                if claim not in claims:
-                    claim.close()
+            left += mem.root.claims
+        for claim in left:
+            if claim not in claims:
+                claim.close()
 
     def compare_claims(self, *, launches_only: bool = False) -> None:
         """The leases of all tensors have the claims that the model knows; shared ones the owners."""
