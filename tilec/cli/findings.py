@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import linecache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tilec.case.sanitize import CaseFindings
 from tilec.cli.style import style
-from tilec_runtime.cpu.tileir.check.findings import Finding
-from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from tilec.case.sanitize import CaseFindings
+    from tilec_runtime.cpu.tileir.check.findings import Finding
+    from tilec_runtime.cpu.tileir.ir import Loc
 
 
 def source_line(root: Path, file: str, number: int) -> str:

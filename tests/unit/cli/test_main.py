@@ -32,6 +32,15 @@ def test_help_imports_no_command_and_little_of_tilec() -> None:
     assert len(mine) <= 15, mine
 
 
+def test_help_of_no_command_imports_numpy() -> None:
+    code = (
+        "import importlib, sys, tilec.cli.main as main\n"
+        "[importlib.import_module(f'tilec.cli.{name}') for name in main.COMMANDS]\n"
+        "print('numpy' in sys.modules)"
+    )
+    assert python(code, check=True).stdout == "False\n"
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
