@@ -24,16 +24,12 @@ from pathlib import Path
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
+from tilec.model.toml import tomllib
 from tilec.package.publish import RUNTIME, licences_of
 from tilec.package.sbom import sbom_of
 from tilec.package.wheel import dist_info, metadata_files, release_name, write_wheel
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Settings = Mapping[str, str | Sequence[str]] | None
 _BUILD_OPTIONS = ("targets", "profile", "jobs", "select")

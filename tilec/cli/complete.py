@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,10 +81,8 @@ def raw_manifest(path: Path) -> Mapping[str, Any]:
     """
     with path.open("rb") as file:
         text = file.read(MOST_MANIFEST).decode("utf-8")
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from tilec.model.toml import tomllib
+
     manifest: Mapping[str, Any] = tomllib.loads(text)
     return manifest
 

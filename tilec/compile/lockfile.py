@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.model.atomic import write_if_changed
 from tilec.model.inside import contained
+from tilec.model.toml import tomllib
 from tilec_runtime.errors import OutputError, ToolchainError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 NAME = "tilec.lock"
 _HEAD = """# The tools this project was last built with, and the images they gave; written by `tilec build`. Commit it:

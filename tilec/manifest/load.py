@@ -5,7 +5,6 @@ from __future__ import annotations
 import graphlib
 import re
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,9 @@ from tilec.manifest.types import (
     Toolchain,
 )
 from tilec.model.job import Options
+from tilec.model.toml import tomllib
 from tilec_runtime.errors import Diagnostic, Location, ManifestError
 from tilec_runtime.model.jit import JitFallback
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SIZE_LIMIT = 16 * 2**20
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {

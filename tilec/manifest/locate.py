@@ -8,15 +8,10 @@ from __future__ import annotations
 import bisect
 import functools
 import re
-import sys
 
 from tilec.model.remote_url import redacted
+from tilec.model.toml import tomllib
 from tilec_runtime.errors import Diagnostic, Location
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Path = tuple[str | int, ...]
 
