@@ -260,6 +260,17 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return callback
 
 
+def jobs_option(command: F) -> F:
+    """Declare `--jobs`."""
+    return click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1, 1024),
+        metavar="N",
+        help="Number of parallel compilers (default: all cores).",
+    )(command)
+
+
 def json_option(command: F) -> F:
     """Declare `--json`."""
     return click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, StoppedError, examples, json_option, split_words
+from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, split_words
 from tilec.cli.complete import completes, kernels_of, profiles_of
 from tilec.cli.schedulers import parse_scheduler, scheduler_options
 from tilec.cli.settings import TRUST
@@ -75,13 +75,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     shell_complete=completes(profiles_of),
     help="Build profile.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Number of parallel compilers (default: all cores).",
-)
+@jobs_option
 @scheduler_options
 @click.option(
     "--emit",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, StoppedError, examples, json_option, words_of
+from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, words_of
 from tilec.cli.complete import cases_of, completes, devices_of, kernels_of, targets_of
 
 if TYPE_CHECKING:
@@ -148,13 +148,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="FILE",
     help="With --prepare: path of the kit (default: KERNEL-TARGET.tune).",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Number of parallel compilers (default: all cores).",
-)
+@jobs_option
 @json_option
 @click.pass_obj
 def command(

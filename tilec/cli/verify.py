@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, examples, json_option, split_words
+from tilec.cli.app import App, examples, jobs_option, json_option, split_words
 from tilec.cli.complete import completes, profiles_of
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, columns, plural
@@ -53,13 +53,7 @@ SHOWN = 40  # differences to show
     shell_complete=completes(profiles_of),
     help="Profile of the build (default: from the file).",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Number of parallel compilers (default: all cores).",
-)
+@jobs_option
 @click.option(
     "--cached", is_flag=True, help="Take images from the cache; by default all are compiled."
 )
