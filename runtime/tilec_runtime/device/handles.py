@@ -37,6 +37,12 @@ def stream_handle(stream: Any, kernel: str) -> int:
     raise ArgumentError(f"{kernel}: {message}", fix=fix, kernel=kernel)
 
 
+def stream_ordinal(stream: Any) -> int | None:
+    """Return the device that a stream names, as torch's do; None if it names none."""
+    index = getattr(getattr(stream, "device", None), "index", None)
+    return index if type(index) is int else None
+
+
 def handle_of(stream: Any) -> int:
     """Return the handle of a stream, unchecked.
 

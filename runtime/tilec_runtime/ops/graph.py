@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Pro
 
 from tilec_runtime.device.core import CORE
 from tilec_runtime.device.frees import Release
-from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.handles import stream_handle, stream_ordinal
 from tilec_runtime.device.lines import Line, line_of
 from tilec_runtime.device.recording import RECORDINGS, own_recording
 from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle
@@ -67,10 +67,8 @@ class Replays(Uncopied, Generic[T]):
         if isinstance(where, (Stream, ExecutionContext)):
             self._enqueue(where.driver, where.device, handle)
             return
-        index = getattr(
-            getattr(where, "device", None), "index", None
-        )  # torch streams name their device
-        ordinal = index if type(index) is int else self.stream.device
+        named = stream_ordinal(where)
+        ordinal = self.stream.device if named is None else named
         self._enqueue(self.stream.driver, ordinal, handle)
 
     def take_output(self) -> T:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilec_runtime.device.device import Device
 from tilec_runtime.device.devices import HERE, Defaults, named_device, set_process_device
-from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.handles import stream_handle, stream_ordinal
 from tilec_runtime.device.scalars import whole
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import ArgumentError, SchedulingError
@@ -206,9 +206,9 @@ def as_stream(stream: StreamLike | Stream) -> Stream:
         return stream
     handle = stream_handle(stream, "DeviceOp")
     device = current_device()
-    index = getattr(getattr(stream, "device", None), "index", None)
-    if type(index) is int and index != device.ordinal:  # torch streams name their device
-        device = Device(index, driver=device.driver)
+    named = stream_ordinal(stream)
+    if named is not None and named != device.ordinal:
+        device = Device(named, driver=device.driver)
     return Stream.borrow_raw(handle, device, owner=stream, driver=device.driver)
 
 
