@@ -44,7 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # pytest's own limit of a test (faulthandler_timeout, which scripts/tests.sh sets) has two holes. It
 # is lifted once a test has failed, so that what tears the test down may hang; and a forked child
 # that hangs outlives the worker, whose pipes it holds open, so that nobody sees that the worker is
-# gone.
+# gone. Such a child ends some seconds after its parent has: ended first, it would let the parent's
+# test go on, and pass.
+_CHILD_OUTLIVES = 5
 _STDERR = pytest.StashKey[int]()
 
 
@@ -52,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     limit = _limit(config)
     if limit:
         config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
-        os.register_at_fork(after_in_child=lambda: signal.alarm(math.ceil(limit)))
+        os.register_at_fork(after_in_child=lambda: signal.alarm(math.ceil(limit) + _CHILD_OUTLIVES))
 
 
 def pytest_unconfigure() -> None:
