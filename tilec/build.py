@@ -53,7 +53,6 @@ from tilec.planning import AGAIN as AGAIN
 from tilec.planning import BuildRequest as BuildRequest
 from tilec.planning import check as check
 from tilec.planning import concerned as concerned
-from tilec.planning import declarations as declarations
 from tilec.planning import explain as explain
 from tilec.planning import plan_of, project_of, runner_of
 from tilec.planning import plan_only as plan_only
@@ -260,9 +259,8 @@ class _Build:
     def origin(self, *, settings: bool) -> Origin:
         """Return the request as recorded in the provenance, on request with the job settings."""
         manifest, request = self.project.manifest, self.request
-        text = request.manifest_text.encode()
         return Origin(
-            manifest=(Path(manifest.path).name, sha256(text or Path(manifest.path).read_bytes())),
+            manifest=(Path(manifest.path).name, sha256(Path(manifest.path).read_bytes())),
             targets=request.targets,
             select=request.select,
             emit=self.emit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tilec.compile import stamp
@@ -21,7 +21,6 @@ from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
-from tilec.model.declaration import KernelDecl
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec.plan.tuning import Tuned, kernel_digest
@@ -35,8 +34,7 @@ class BuildRequest:
     """The options of a build.
 
     Attributes:
-        manifest_path: path of tilec.toml; with `manifest_text` the file is not read.
-        manifest_text: text of the manifest; empty to read the file.
+        manifest_path: path of tilec.toml.
         targets: names of targets or groups; empty takes the manifest's default.
         select: globs over job ids; empty selects everything.
         profile: name of the profile.
@@ -59,7 +57,6 @@ class BuildRequest:
     """
 
     manifest_path: Path
-    manifest_text: str = ""
     targets: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     profile: str = "release"
@@ -93,7 +90,7 @@ def project_of(request: BuildRequest) -> Project:
     Raises:
         ManifestError: with all problems of the manifest, or of the sources that it names.
     """
-    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    project = open_project(request.manifest_path, request.search)
     if request.aside:
         return _written_to(_concerned_part(project, request.targets), ASIDE)
     return _written_to(project, AGAIN) if request.again else project
@@ -198,20 +195,8 @@ def explain(
     )
 
 
-def declarations(request: BuildRequest, observer: Observer) -> Mapping[str, KernelDecl]:
-    """Return the declaration of each kernel; nothing is planned.
-
-    Raises:
-        ManifestError, BuildError: a source cannot be read, or lacks its kernel.
-    """
-    project = open_project(request.manifest_path, request.search, request.manifest_text)
-    declared = _declared(project, request, observer, declare)
-    declared.require_all()
-    return declared.kernels
-
-
 def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
-    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    project = open_project(request.manifest_path, request.search)
     declared = _declared(project, request, observer, declare)
     declared.require_all()
     return project, plan_of(project, declared, request), declared

@@ -43,7 +43,6 @@ class App:
     Attributes:
         settings: environment and working directory.
         command: name of the command.
-        manifest_text: text of a manifest without a file, for a run of a single source.
         showing: whether the line of `status` is on the terminal.
     """
 
@@ -56,7 +55,6 @@ class App:
     debug: bool = False
     json: bool = False
     command: str = ""
-    manifest_text: str = ""
     showing: bool = False
 
     @property
@@ -95,8 +93,6 @@ class App:
             raise UsageError(
                 f"-C {self.directory}: not a directory", fix="name a directory that exists"
             )
-        if self.manifest_text:
-            return Path(self.manifest)
         if self.manifest:
             path = self.path(self.manifest)
             path = path / MANIFEST if path.is_dir() else path

@@ -254,7 +254,6 @@ def make_request(
         search = dataclasses.replace(search, state_dir="", verify=True)
     return BuildRequest(
         manifest_path=manifest_path,
-        manifest_text=app.manifest_text,
         targets=targets,
         select=select,
         profile=profile,

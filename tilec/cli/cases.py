@@ -146,7 +146,7 @@ def open_project(app: App) -> Project:
     """Open the project of the manifest at hand."""
     from tilec.compile import project
 
-    return project.open_project(app.manifest_path(), app.settings.search, app.manifest_text)
+    return project.open_project(app.manifest_path(), app.settings.search)
 
 
 def require_kernel(manifest: Manifest, name: str, *, chains: bool = False) -> None:

@@ -26,7 +26,6 @@ from tilec.cli.cases import (
 from tilec.cli.complete import completes, devices_of, names_of
 from tilec.cli.devices import find_device
 from tilec.cli.files import require_writable
-from tilec.cli.look import open_source, sourced, target_of
 from tilec_runtime.errors import MissingError, UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -68,7 +67,6 @@ class _Given:
     epilog=examples(
         "tilec run                                  # every case of every kernel",
         "tilec run gemm softmax",
-        "tilec run kernels.py:scale                 # a kernel without a manifest",
         "tilec run inter_kernel                     # a chain of kernels",
         "tilec run -k 'gemm and not f16' --device cuda:1",
         "tilec run gemm --case 4k --json",
@@ -185,13 +183,7 @@ def command(app: App, /, **options: Any) -> int:
     order = _order(given.block_order)
     wish = _wish(app, given)
     # With --bundle and --arg no project is needed.
-    source = None if given.bundle else sourced(app, given.kernels)
-    if source is not None:
-        project: Project | None = open_source(app, source)
-        given = dataclasses.replace(given, kernels=(source.name,))
-        wish = dataclasses.replace(wish, kernels=given.kernels)
-    else:
-        project = None if given.bundle and given.args else open_project(app)
+    project = None if given.bundle and given.args else open_project(app)
     if project is not None and given.args:
         require_kernel(project.manifest, given.kernels[0])
     elif project is not None:
@@ -295,9 +287,6 @@ def _run(
         only_cpu=next((name for name, value in options.items() if value), ""),
         cpu=_cpu_options(given, order, blocks, root, print_line),
     )
-    if app.manifest_text and project is not None and not given.targets:
-        target = target_of(app, project, device)
-        given = dataclasses.replace(given, targets=(target,) if target else ())
     opened = open_bundle(
         app,
         project,

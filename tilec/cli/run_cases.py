@@ -22,7 +22,6 @@ from tilec.case.run import CaseResult, RunReport, Save, repeat_case, run_case
 from tilec.cli.app import App
 from tilec.cli.cases import Opened, package_json
 from tilec.cli.devices import NEEDS_GPU
-from tilec.cli.look import Values
 from tilec.cli.run_show import Results, document, summary
 from tilec.inspection.why import taken
 from tilec.manifest.types import Manifest
@@ -66,8 +65,7 @@ class CaseRunner:
         self._device, self._place, self._cases = device, place, cases
         self._kernels, self._repeat, self._timeout = kernels, repeat, timeout
         self._references = References(manifest.root if manifest else str(app.base))
-        self._values = Values(app) if app.manifest_text and not save else None
-        self._save: Save | None = self._values or (_saver(app, save) if save else None)
+        self._save = _saver(app, save) if save else None
         self._results: list[CaseResult] = []
         self._shown = Results(app, cases)
 
@@ -106,8 +104,6 @@ class CaseRunner:
             self._app.document("run", {**head, **body, "ok": code == 0})
         elif code or len(self._results) > 1 or self._results[0].status == "ran":
             self._app.say(summary(report, self._device))
-        if self._values is not None:
-            self._values.print()
         return code
 
     @contextlib.contextmanager

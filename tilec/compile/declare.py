@@ -12,7 +12,7 @@ from tilec.compile.cache import Cache
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import declaration_key
 from tilec.compile.project import Project
-from tilec.frontends.base import SUFFIXES, Frontend
+from tilec.frontends.base import Frontend
 from tilec.frontends.cuda.mangled import unseen
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.codec import decode, encode
@@ -335,20 +335,6 @@ def _mentions(path: Path, word: str) -> bool:
         return word.encode() in path.read_bytes()
     except OSError:
         return False
-
-
-def language_of(path: Path, name: str) -> str:
-    """Guess the language of a kernel from the text of its file."""
-    if path.suffix == ".py":
-        return _python_language(path, name)[0] or "tile"
-    fits = [language for language, suffixes in SUFFIXES.items() if path.suffix in suffixes]
-    return (
-        "tile"
-        if fits == ["cuda"] and _mentions(path, "__tile_global__")
-        else fits[0]
-        if fits
-        else "cuda"
-    )
 
 
 _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"}

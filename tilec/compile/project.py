@@ -17,7 +17,7 @@ from tilec.frontends.base import (
 from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.files import file_problems, source_problem
-from tilec.manifest.load import load, load_text
+from tilec.manifest.load import load
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.job import Options, Source
@@ -56,28 +56,27 @@ class Project:
         }
 
 
-def open_project(manifest_path: Path, search: ToolSearch, text: str = "") -> Project:
+def open_project(manifest_path: Path, search: ToolSearch) -> Project:
     """Load the manifest and check that its sources exist.
 
     Raises:
         ManifestError: the manifest or its sources have problems; the error has all of them.
     """
-    project, problems = look_at_project(manifest_path, search, text=text)
+    project, problems = look_at_project(manifest_path, search)
     if problems:
         raise ManifestError(problems)
     return project
 
 
 def look_at_project(
-    manifest_path: Path, search: ToolSearch, *, plugins: bool = True, text: str = ""
+    manifest_path: Path, search: ToolSearch, *, plugins: bool = True
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
     """Return the project, and the problems of its sources and options.
 
     The project may be incomplete.
 
     `Project.sources` lacks kernels with a missing source or refused options. Without `plugins`, no
-    code of third-party frontends is imported, and `Project.frontends` lacks them. `text` replaces
-    the manifest's file.
+    code of third-party frontends is imported, and `Project.frontends` lacks them.
 
     Raises:
         ManifestError: the manifest has problems; the error has all of them.
@@ -88,10 +87,7 @@ def look_at_project(
     for name in classes.keys() - BUILTIN.keys():
         suffixes[name] = load_frontend(classes[name], name).suffixes
     suffixes |= SUFFIXES
-    if text:
-        manifest = load_text(text, manifest_path, languages=suffixes, shown=NO_FILE)
-    else:
-        manifest = load(manifest_path, languages=suffixes)
+    manifest = load(manifest_path, languages=suffixes)
     search = dataclasses.replace(
         search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda
     )
@@ -139,9 +135,6 @@ def include_folders(project: Project) -> tuple[str, ...]:
             }
         )
     )
-
-
-NO_FILE = "(in place of tilec.toml)"  # the name of a manifest without a file in messages
 
 
 def _names_languages(manifest_path: Path) -> bool:
