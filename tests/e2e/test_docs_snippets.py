@@ -30,7 +30,8 @@ from tilec.cli.sanitize import FOUND
 from tilec.compile.remote import environment as environment_of_remotes
 from tilec.manifest import keys
 from tilec.manifest.load import load_text
-from tilec.manifest.shapes import Either, ListOf, Names, Shape, Table
+from tilec.manifest.shapes import Either, ListOf, Shape
+from tilec.manifest.tables import Names, Table
 from tilec_runtime import errors
 from tilec_runtime.bundle import place
 from tilec_runtime.model.arch import ARCHS

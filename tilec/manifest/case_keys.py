@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.manifest import types, values
-from tilec.manifest.key_shapes import DTYPE, axis_names, parameters
+from tilec.manifest.key_shapes import DTYPE, FUNCTION, POINT, parameters
 from tilec.manifest.shapes import (
     Either,
     Formula,
     Integer,
-    Key,
     ListOf,
-    Names,
     Number,
     Scalar,
-    Table,
     Text,
 )
+from tilec.manifest.tables import Key, Names, Table
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 
 DISTS = (
@@ -34,6 +32,7 @@ DISTS = (
 )
 INPUT = Table(
     made=types.Input,
+    merged=True,
     keys=(
         Key(
             "shape",
@@ -64,11 +63,7 @@ INPUT = Table(
         ),
         Key(
             "make",
-            Text(
-                "a file and a function such as inputs.py:sorted_ids",
-                pattern=values.FUNCTION,
-                convert=values.inner_path,
-            ),
+            FUNCTION,
             "Function that returns the array, given shape, dtype, seed, axes and earlier inputs by name.",
         ),
     ),
@@ -109,11 +104,7 @@ _INPUTS = Key(
 )
 _REFERENCE = Key(
     "reference",
-    Text(
-        "a file and a function such as ref.py:gemm",
-        pattern=values.FUNCTION,
-        convert=values.path_and_function,
-    ),
+    FUNCTION,
     "A plain function over NumPy arrays.",
 )
 _TOLERANCE = Key("tolerance", TOLERANCE, "Tolerance of results, for all dtypes or by dtype.")
@@ -123,17 +114,15 @@ OF_ALL_CASES = tuple(
     for key in (_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)
 )
 CASE = Table(
-    made=types.Case,
     keys=(
         _INPUTS,
         _REFERENCE,
         _TOLERANCE,
-        Key("axes", Table(names=axis_names()), "Axis values that choose the variant."),
+        Key("axes", POINT, "Axis values that choose the variant."),
         _BENCH,
     ),
 )
 CHAIN = Table(
-    made=types.Chain,
     keys=(
         Key(
             "steps",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import keyword
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from tilec.manifest import case_keys
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, Scope
-from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
 from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.expr import parse
@@ -40,22 +39,19 @@ def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
     }
     inputs = []
     # A shape may use only earlier inputs: later ones have no value yet when it is evaluated.
-    paths = ((*scope.path, "inputs"), (*path, "inputs"))
-    refused = {str(p.path[-1]) for p in scope.problems.collected if p.path[:-1] in paths}
-    names, later = {*scope.axes, *scope.let, *refused}, set(merged)
+    names, later = {*scope.axes, *scope.let}, set(merged)
     for parameter, item in merged.items():
         at = (*(path if parameter in own else scope.path), "inputs", parameter)
         inputs.append(_input(parameter, item, names, later, at, scope))
         later.discard(parameter)
         names.add(parameter)
-    file, function = table.get("reference", ("", ""))
     return Case(
         name=name,
         inputs=tuple(inputs),
-        reference=f"{file}:{function}" if file else "",
+        reference=table.get("reference", ""),
         tolerance=_tolerance(table.get("tolerance", {})),
-        axes=scope.point(table.get("axes", {}), (*path, "axes")),
-        bench=case_keys.BENCH.make(table["bench"]) if table.get("bench") else None,
+        axes=scope.point(table.get("axes", ()), (*path, "axes")),
+        bench=table.get("bench"),
     )
 
 
@@ -80,30 +76,20 @@ def _input(
 ) -> Input:
     if not isinstance(item, dict):
         return Input(name=name, value=item)
-    paths = {path, (*scope.path, "inputs", name)}
-    reported = {
-        p.path[len(at)]
-        for p in scope.problems.collected
-        for at in paths
-        if p.path[: len(at)] == at and len(p.path) > len(at)
-    }
     if "dtype" in item:
         scope.dtype(item["dtype"], (*path, "dtype"))
     for key in ("shape", "small"):
         _extents(name, key, item.get(key, ()), names, later, path, scope)
-    shape, small = item.get("shape", BAD), item.get("small", BAD)
-    if small is not BAD and shape is not BAD and len(small) != len(shape):
+    shape, small = item.get("shape"), item.get("small")
+    if small is not None and shape is not None and len(small) != len(shape):
         scope.problems.add(
             (*path, "small"),
             f"the number of extents is {len(small)}, and that of shape {len(shape)}",
         )
     bounded = item.get("dist") in ("uniform", "integers", "sorted")
-    _check_origin(item, reported, path, scope.problems)
-    unread = (
-        "dist" in reported or reported - case_keys.INPUT.by_name.keys()
-    )  # a wrong key may have been meant for `dist`
+    _check_origin(item, path, scope.problems)
     for key in ("low", "high"):
-        if key in item and not bounded and not unread:
+        if key in item and not bounded:
             scope.problems.add(
                 (*path, key),
                 f"bounds uniform, integers and sorted only, dist is {item.get('dist', Input(name='').dist)}",
@@ -116,13 +102,8 @@ def _input(
     return Input(name=name, **item)
 
 
-def _check_origin(
-    item: dict[str, Any], reported: Collection[object], path: Path, problems: Problems
-) -> None:
-    """Report an input with two sources of contents, or with none.
-
-    `reported` has its keys with a problem of their own.
-    """
+def _check_origin(item: dict[str, Any], path: Path, problems: Problems) -> None:
+    """Report an input with two sources of contents, or with none."""
     origins = [key for key in ("dist", "file", "make") if key in item]
     for again in origins[1:]:
         problems.add((*path, again), f"{origins[0]} says it already: give one of both", at_key=True)
@@ -130,7 +111,7 @@ def _check_origin(
         for key in ("shape", "small", "seed"):
             if key in item:
                 problems.add((*path, key), "the file says it: leave it out", at_key=True)
-    elif not {"shape", "file", "make"} & {*item, *reported}:
+    elif not {"shape", "make"} & item.keys():
         problems.add(path, "'shape' is missing", at_key=True)
     if ("value" in item) != (item.get("dist") == "constant"):
         message = (
@@ -142,11 +123,17 @@ def _check_origin(
 
 
 def _extents(
-    name: str, key: str, extents: Any, names: set[str], later: set[str], path: Path, scope: Scope
+    name: str,
+    key: str,
+    extents: tuple[str, ...],
+    names: set[str],
+    later: set[str],
+    path: Path,
+    scope: Scope,
 ) -> None:
     """Check the names in the extents of an input."""
-    for index, text in enumerate(() if extents is BAD else extents):
-        if text is BAD or text.isdigit():
+    for index, text in enumerate(extents):
+        if text.isdigit():
             continue
         ahead = sorted(parse(text).names & later - names)
         if ahead:
@@ -161,11 +148,11 @@ def _extents(
 
 
 def _tolerance(entries: Row) -> tuple[Tolerance, ...]:
-    plain = {key: value for key, value in entries.items() if not isinstance(value, dict)}
+    plain = {key: value for key, value in entries.items() if not isinstance(value, Tolerance)}
     by_dtype = tuple(
-        Tolerance(dtype=short_name(dtype), **table)
-        for dtype, table in entries.items()
-        if isinstance(table, dict)
+        dataclasses.replace(tolerance, dtype=short_name(dtype))
+        for dtype, tolerance in entries.items()
+        if isinstance(tolerance, Tolerance)
     )
     return ((Tolerance(**plain),) if plain else ()) + by_dtype
 
@@ -184,22 +171,21 @@ def read_chains(tables: Row, kernels: Collection[str], problems: Problems) -> tu
             problems.add(
                 path, f"{name!r} is a word of Python's: call the chain otherwise", at_key=True
             )
-        if table is BAD:
+        if table is None:
             continue
-        texts = table.get("steps", ())
-        steps = tuple(_steps(texts, (*path, "steps"), kernels, problems))
+        steps = tuple(_steps(table["steps"], (*path, "steps"), kernels, problems))
         cases = read_cases(table, Scope(path, {}, problems))
-        whole = 0 < len(steps) == len(texts)  # the inputs of an unreadable step are unknown
+        whole = len(steps) == len(table["steps"])  # the inputs of an unreadable step are unknown
         for case in cases if whole else ():
             _check_case(case, steps, (*path, "case", case.name, "inputs"), problems)
         chains.append(Chain(name=name, steps=steps, cases=cases))
     return tuple(chains)
 
 
-def _steps(texts: Any, path: Path, kernels: Collection[str], problems: Problems) -> Iterator[Step]:
-    for index, text in enumerate(() if texts is BAD else texts):
-        if text is BAD:
-            continue
+def _steps(
+    texts: tuple[str, ...], path: Path, kernels: Collection[str], problems: Problems
+) -> Iterator[Step]:
+    for index, text in enumerate(texts):
         at = (*path, index)
         try:
             step = parse_step(text)

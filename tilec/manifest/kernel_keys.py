@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from tilec.manifest import types, values
 from tilec.manifest.case_keys import CASE, OF_ALL_CASES
-from tilec.manifest.key_shapes import BYTES, DTYPE, HINT, LINE, PATH, axis_names, parameters
+from tilec.manifest.key_shapes import BYTES, DTYPE, HINTS, LINE, PATH, POINT, parameters
 from tilec.manifest.shapes import (
     Either,
     Flag,
     Formula,
     Integer,
-    Key,
     ListOf,
-    Names,
     Plain,
     Scalar,
-    Table,
     Text,
 )
+from tilec.manifest.tables import Key, Named, Names, Pairs, Table
 from tilec_runtime.model.dtype import short_name
+from tilec_runtime.model.operator import BackwardInfo
 from tilec_runtime.model.signature import ParamKind
+from tilec_runtime.model.table import DispatchRule
 
 _SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
 _DIVISORS = ListOf(Integer(1), least=1, most=8)
 _AXIS_OR_DIVISOR = Either((Integer(1), Text("an axis of the matrix", pattern=values.IDENTIFIER)))
-_EXTENTS = ListOf(
-    Either((Integer(0), Text('an extent: write a number, or "?" for a free one', pattern=r"\?"))),
-    least=1,
-    most=8,
-)
 _ALIGNED = Integer(1, 2**20, power=True)
+
+
+def _extents(noun: str) -> ListOf:
+    """Return a shape of numbers, and of `"?"`, which is read to None."""
+    free = Text(
+        f'{noun}: write a number, or "?" for a free one', pattern=r"\?", convert=values.free
+    )
+    return ListOf(Either((Integer(0), free)), least=1, most=8)
+
+
 _CPP = (
     Key("std", Text("C++ standard", choices=("c++14", "c++17", "c++20", "c++23")), "C++ standard."),
     Key("include", ListOf(PATH, unique=True), "Include directories, relative to the project."),
     Key(
         "define",
-        Table(
+        Pairs(
             names=Names(
                 values.IDENTIFIER,
                 "a macro's name",
-                Either((Text(convert=values.one_line, empty=True), Integer())),
+                Either((Text(convert=values.one_line, empty=True), Integer(convert=str))),
             )
         ),
         "Preprocessor macros and their values.",
@@ -86,7 +91,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
         ),
         Key(
             "files",
-            Table(names=Names(".+", "a path", _SHA256), least=1),
+            Pairs(names=Names(".+", "a path", _SHA256), least=1),
             "More files of the same kernel, for other targets: each with its SHA-256.",
         ),
     ),
@@ -94,6 +99,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
     "triton": (READ,),
     "simt": (_LINK, READ),
 }
+_POINT = Pairs(names=POINT.names, least=1)
 _VALUES = ListOf(Plain(), least=1, unique=True)
 MATRIX = Table(
     keys=(
@@ -102,7 +108,7 @@ MATRIX = Table(
             ListOf(
                 Table(
                     keys=(Key("when", Text("an expression"), "Expression over the axes."),),
-                    names=axis_names(),
+                    names=POINT.names,
                     least=1,
                 )
             ),
@@ -110,7 +116,7 @@ MATRIX = Table(
         ),
         Key(
             "include",
-            ListOf(Table(names=axis_names(), least=1)),
+            ListOf(_POINT),
             "Points to add; each gives every axis.",
         ),
         Key(
@@ -143,7 +149,6 @@ ASSUME = Table(
             "sets",
             ListOf(
                 Table(
-                    made=types.AssumeSet,
                     keys=(
                         Key(
                             "name",
@@ -154,22 +159,22 @@ ASSUME = Table(
                         ),
                         Key(
                             "divisible",
-                            Table(names=parameters(ListOf(_AXIS_OR_DIVISOR, least=1, most=8))),
+                            Pairs(names=parameters(ListOf(_AXIS_OR_DIVISOR, least=1, most=8))),
                             "Divisors of the extents, one per dimension: numbers, and axes of the matrix.",
                         ),
                         Key(
                             "stride",
-                            Table(names=parameters(_DIVISORS)),
+                            Pairs(names=parameters(_DIVISORS)),
                             "Divisors of the strides in elements, one per dimension.",
                         ),
                         Key(
                             "aligned",
-                            Either((_ALIGNED, Table(names=parameters(_ALIGNED)))),
+                            Either((_ALIGNED, Pairs(names=parameters(_ALIGNED)))),
                             "Alignment of base addresses in bytes, of every tensor or by parameter.",
                         ),
                         Key(
                             "extent",
-                            Table(names=parameters(_EXTENTS)),
+                            Pairs(names=parameters(_extents("an extent"))),
                             'Extents that are compiled in, one per dimension, "?" where it is free.',
                         ),
                         Key(
@@ -213,16 +218,7 @@ PARAM = Table(
         ),
         Key(
             "stride",
-            ListOf(
-                Either(
-                    (
-                        Integer(0),
-                        Text('a stride: write a number, or "?" for a free one', pattern=r"\?"),
-                    )
-                ),
-                least=1,
-                most=8,
-            ),
+            _extents("a stride"),
             'Required stride per dimension in elements, "?" where it is free.',
         ),
         Key("contiguous", Flag(), "Must be C-contiguous."),
@@ -267,7 +263,7 @@ DISPATCH = Table(
     keys=(
         Key(
             "default",
-            Table(names=axis_names()),
+            POINT,
             "Values of the axes that the caller may leave out.",
         ),
         Key(
@@ -289,6 +285,7 @@ DISPATCH = Table(
             "rules",
             ListOf(
                 Table(
+                    made=DispatchRule,
                     keys=(
                         Key(
                             "when",
@@ -297,7 +294,7 @@ DISPATCH = Table(
                         ),
                         Key(
                             "take",
-                            Table(names=axis_names()),
+                            _POINT,
                             "Axis values that those launches take.",
                             required="take = { BM = 64 }",
                         ),
@@ -326,12 +323,12 @@ _DTYPE_OF = Text(
     convert=short_name,
 )
 _NAME = Text("a parameter's name", pattern=values.IDENTIFIER)
-_KERNEL_NAME = Text("a kernel's name", pattern=values.IDENTIFIER)
 OP = Table(
+    made=types.Op,
     keys=(
         Key(
             "outputs",
-            Table(
+            Named(
                 names=parameters(
                     Table(
                         made=types.OpOutput,
@@ -357,21 +354,22 @@ OP = Table(
             "backward",
             Either(
                 (
-                    _KERNEL_NAME,
+                    Text("a kernel's name", pattern=values.IDENTIFIER, convert=values.backward),
                     Table(
+                        made=BackwardInfo,
                         keys=(
                             Key(
                                 "kernel",
-                                _KERNEL_NAME,
+                                Text("a kernel's name", pattern=values.IDENTIFIER),
                                 "Kernel that computes the gradients: an operator too.",
                                 required='kernel = "NAME"',
                             ),
                             Key(
                                 "args",
-                                Table(names=parameters(_NAME)),
+                                Pairs(names=parameters(_NAME)),
                                 "What its parameters stand for where their names do not say it: one of this kernel's, or grad_ and its name.",
                             ),
-                        )
+                        ),
                     ),
                 )
             ),
@@ -379,15 +377,14 @@ OP = Table(
         ),
     ),
 )
-HINTS = Table(
+_HINTS = Table(
     names=Names(
         values.IDENTIFIER,
         "a hint or a target",
-        Either((HINT, Table(names=Names(values.IDENTIFIER, "a hint", HINT)))),
+        Either((Integer(), HINTS)),
     ),
 )
 KERNEL = Table(
-    made=types.Kernel,
     keys=(
         Key(
             "source",
@@ -416,14 +413,14 @@ KERNEL = Table(
         ),
         Key(
             "let",
-            Table(names=Names(values.IDENTIFIER, "a derived axis's name", Formula(0))),
+            Pairs(names=Names(values.IDENTIFIER, "a derived axis's name", Formula(0))),
             "Derived axes: expressions over the axes, evaluated at each point.",
         ),
         Key("assume", ASSUME, "Facts that the compiler may use."),
-        Key("hints", HINTS, "Compiler hints, for all targets or in a table named by a target."),
+        Key("hints", _HINTS, "Compiler hints, for all targets or in a table named by a target."),
         Key(
             "params",
-            Table(names=parameters(PARAM)),
+            Named(names=parameters(PARAM)),
             "Parameters of the launcher: refines what the source says.",
         ),
         Key(

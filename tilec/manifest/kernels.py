@@ -11,59 +11,49 @@ from typing import Any
 from tilec.manifest import kernel_keys, values
 from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
-from tilec.manifest.matrix import read_derived, read_matrix
+from tilec.manifest.matrix import check_derived, read_matrix
 from tilec.manifest.problems import Problems, Scope
-from tilec.manifest.shapes import BAD
 from tilec.manifest.types import (
     AssumeSet,
     Budget,
     Kernel,
     Launch,
-    Op,
-    OpOutput,
     ParamTable,
 )
 from tilec.model.job import Options
-from tilec_runtime.model.operator import BackwardInfo
 from tilec_runtime.model.suggest import did_you_mean
-from tilec_runtime.model.table import DispatchRule
 
 Languages = Mapping[str, tuple[str, ...]]
 
 
 def read_kernel(
-    name: str, entries: dict[str, Any], path: Path, problems: Problems, languages: Languages
-) -> Kernel | None:
-    """Return one kernel, or None if its source or language is missing."""
+    name: str, table: dict[str, Any], problems: Problems, languages: Languages
+) -> Kernel:
+    """Return one kernel, and report the problems of several keys."""
+    path: Path = ("kernel", name)
     if message := values.kernel_name_problem(name):
         problems.add(path, message, at_key=True)
-    file, function = entries.get("source", ("", ""))
-    language = _language(entries, file, path, problems, languages) if file else ""
-    table = entries.get("matrix", {})
-    table = {"autotune": True} if table == "autotune" else table
-    named = tuple(entries.get("let", {}))
-    matrix, axes = read_matrix(table, named, (*path, "matrix"), problems)
-    let = read_derived(
-        entries.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune)
-    )
-    scope = Scope(path, axes, problems, named, open=matrix.autotune)
-    symbol = entries.get("symbol", "")
+    file, function = table["source"]
+    language = _language(table.get("language", ""), file, path, problems, languages)
+    let = table.get("let", ())
+    matrix, axes = read_matrix(table.get("matrix", {}), let, (*path, "matrix"), problems)
+    check_derived(let, Scope((*path, "let"), axes, problems, open=matrix.autotune))
+    scope = Scope(path, axes, problems, tuple(dict(let)), open=matrix.autotune)
+    symbol, params = table.get("symbol", ""), table.get("params", ())
     _check_symbol(symbol, function, scope)
-    params = tuple(
-        _param(param, table, scope) for param, table in entries.get("params", {}).items()
-    )
     for param in params:
-        if param.name in (*axes, *scope.let):
-            problems.add(
-                (*path, "params", param.name),
-                f"{param.name!r} is an axis of the matrix too",
-                at_key=True,
-            )
-    options = _options(entries, language, path, problems)
-    if not file or not language:
-        return None
-    launch = kernel_keys.LAUNCH.make(entries.get("launch", {}))
+        _check_param(param, scope)
+    launch = table.get("launch", Launch())
     _check_launch(launch, (*path, "launch"), problems)
+    op = table.get("op")
+    for output in op.outputs if op else ():
+        if bool(output.like) == (output.shape is not None):
+            at = (*path, "op", "outputs", output.name)
+            problems.add(at, "say one of like and shape", at_key=True)
+    dispatch = table.get("dispatch", {})
+    if dispatch.get("keep") == "winners" and "table" not in dispatch:
+        message = 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
+        problems.add((*path, "dispatch", "keep"), message)
     return Kernel(
         name=name,
         source=file,
@@ -72,49 +62,35 @@ def read_kernel(
         language=language,
         matrix=matrix,
         let=let,
-        assume=_assume(entries, scope),
-        hints=_hints(entries.get("hints", {}), (*path, "hints"), problems),
+        assume=_assume(table.get("assume", {}), (*path, "assume", "sets"), problems),
+        hints=_hints(table.get("hints", {}), (*path, "hints"), problems),
         params=params,
-        args=entries.get("args"),
+        args=table.get("args"),
         launch=launch,
-        **_dispatch(entries.get("dispatch", {}), (*path, "dispatch"), scope),
-        budget=Budget(**entries.get("budget", {})),
-        cases=read_cases(entries, scope),
-        options=options,
-        checks=entries.get("checks", ""),
-        op=_op(entries["op"], (*path, "op"), problems) if "op" in entries else None,
+        default=scope.point(dispatch.get("default", ()), (*path, "dispatch", "default")),
+        table=dispatch.get("table", ""),
+        sizes=dispatch.get("sizes", ()),
+        keep=dispatch.get("keep", "all"),
+        rules=tuple(
+            dataclasses.replace(
+                rule, take=scope.point(rule.take, (*path, "dispatch", "rules", index, "take"))
+            )
+            for index, rule in enumerate(dispatch.get("rules", ()))
+        ),
+        budget=table.get("budget", Budget()),
+        cases=read_cases(table, scope),
+        options=_options(table, language, path, problems),
+        checks=table.get("checks", ""),
+        op=op,
     )
 
 
-def _op(entries: dict[str, Any], path: Path, problems: Problems) -> Op:
-    outputs = []
-    for name, table in entries.get("outputs", {}).items():
-        at = (*path, "outputs", name)
-        if ("like" in table) == ("shape" in table):
-            problems.add(at, "say one of like and shape", at_key=True)
-        outputs.append(OpOutput(name=name, **table))
-    backward = entries.get("backward")
-    if isinstance(backward, str):
-        backward = {"kernel": backward}
-    return Op(
-        outputs=tuple(outputs),
-        backward=BackwardInfo(
-            kernel=backward["kernel"], args=tuple(backward.get("args", {}).items())
-        )
-        if backward and "kernel" in backward
-        else None,
-    )
-
-
-def _language(
-    table: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages
-) -> str:
-    stated = table.get("language")
-    if stated is not None:
-        if stated in languages:
-            return str(stated)
-        problems.unknown((*path, "language"), "language", stated, tuple(languages))
-        return ""
+def _language(stated: str, file: str, path: Path, problems: Problems, languages: Languages) -> str:
+    """Return the language of a kernel, or an empty string after a report."""
+    if stated:
+        if stated not in languages:
+            problems.unknown((*path, "language"), "language", stated, tuple(languages))
+        return stated if stated in languages else ""
     suffix = "." + file.rpartition(".")[2] if "." in file.rpartition("/")[2] else ""
     fits = [language for language, suffixes in languages.items() if suffix in suffixes]
     if len(fits) == 1:
@@ -132,39 +108,6 @@ def _language(
         )
     problems.add((*path, "source"), message)
     return ""
-
-
-def _dispatch(table: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]:
-    """Return the fields that choose a variant."""
-    if table.get("keep") == "winners" and "table" not in table:
-        scope.problems.add(
-            (*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
-        )
-    read = {key: table[key] for key in ("table", "sizes", "keep") if table.get(key, BAD) is not BAD}
-    return {
-        "default": scope.point(table.get("default", {}), (*path, "default")),
-        "rules": _rules(table, path, scope),
-        **read,
-    }
-
-
-def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[DispatchRule, ...]:
-    rules = []
-    for index, rule in enumerate(table.get("rules", ())):
-        if rule is BAD:
-            continue
-        here = (*path, "rules", index)
-        take = scope.point(rule.get("take", {}), (*here, "take"))
-        wrong = any(
-            problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.collected
-        )  # `point` left out wrong values
-        if not take and "take" in rule and not wrong:
-            scope.problems.add(
-                (*here, "take"), "an empty table: say which axis values these launches take"
-            )
-        when = rule.get("when", "")
-        rules.append(DispatchRule(when="" if when is BAD else when, take=take))
-    return tuple(rules)
 
 
 def _base(symbol: str) -> str:
@@ -193,47 +136,28 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
         )
 
 
-def _assume(entries: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
-    path, problems = (*scope.path, "assume", "sets"), scope.problems
-    sets = entries.get("assume", {}).get("sets")
-    if sets is None:
-        return (AssumeSet(),)
-    depth = len(path)
-    flawed = {p.path[depth] for p in problems.collected if p.path[:depth] == path != p.path}
-    read: list[AssumeSet] = []
-    named: set[str] = set()
-    for index, table in enumerate(sets):
-        if table is BAD or index in flawed:
-            continue
-        one = _assume_set(table)
-        facts = dataclasses.replace(one, name="")
-        if any(facts == dataclasses.replace(other, name="") for other in read):
+def _assume(table: dict[str, Any], path: Path, problems: Problems) -> tuple[AssumeSet, ...]:
+    sets = tuple(map(_assume_set, table.get("sets", ({},))))
+    facts = [dataclasses.replace(one, name="") for one in sets]
+    names = [one.name for one in sets]
+    for index, one in enumerate(facts):
+        if one in facts[:index]:
             problems.add((*path, index), "this set is given twice")
-        elif facts == AssumeSet() and index < len(sets) - 1:
-            problems.add(
-                (*path, index),
-                "the empty set fits everything, so that no later set is tried: put it last",
-            )
-        if one.name and one.name in named:
-            problems.add((*path, index, "name"), f"{one.name!r} names another set already")
-        named.add(one.name)
-        read.append(one)
-    return tuple(read)
+        elif one == AssumeSet() and index < len(sets) - 1:
+            message = "the empty set fits everything, so that no later set is tried: put it last"
+            problems.add((*path, index), message)
+        if names[index] and names[index] in names[:index]:
+            problems.add((*path, index, "name"), f"{names[index]!r} names another set already")
+    return sets
 
 
 def _assume_set(table: dict[str, Any]) -> AssumeSet:
-    aligned, contiguous = table.get("aligned", {}), table.get("contiguous", False)
-    return AssumeSet(
-        name=table.get("name", ""),
-        divisible=tuple(table.get("divisible", {}).items()),
-        stride=tuple(table.get("stride", {}).items()),
-        aligned=(("", aligned),) if isinstance(aligned, int) else tuple(aligned.items()),
-        extent=tuple(
-            (param, tuple(None if item == "?" else item for item in items))
-            for param, items in table.get("extent", {}).items()
-        ),
-        contiguous=contiguous if isinstance(contiguous, tuple) else ("",) if contiguous else (),
-    )
+    aligned, contiguous = table.get("aligned", ()), table.get("contiguous", False)
+    every = {
+        "aligned": (("", aligned),) if isinstance(aligned, int) else aligned,
+        "contiguous": contiguous if isinstance(contiguous, tuple) else ("",) if contiguous else (),
+    }
+    return AssumeSet(**{**table, **every})
 
 
 def _hints(
@@ -242,12 +166,12 @@ def _hints(
     plain: list[tuple[str, int]] = []
     by_target = []
     for name, item in table.items():
-        if isinstance(item, dict):
+        if isinstance(item, tuple):
             try:
                 values.target(name)
             except ValueError as error:
                 problems.add((*path, name), str(error), at_key=True)
-            by_target.append((name, tuple(item.items())))
+            by_target.append((name, item))
         elif values.looks_like_target(name):
             problems.add(
                 (*path, name), f"a table of hints is expected, such as {name} = {{ num_ctas = 2 }}"
@@ -257,32 +181,18 @@ def _hints(
     return ((("", tuple(plain)),) if plain else ()) + tuple(by_target)
 
 
-def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
-    path, problems = (*scope.path, "params", name), scope.problems
-    if "dtype" in table:
-        scope.dtype(table["dtype"], (*path, "dtype"))
-    if "stride" in table and table.get("contiguous"):
+def _check_param(param: ParamTable, scope: Scope) -> None:
+    path, problems = (*scope.path, "params", param.name), scope.problems
+    if param.name in (*scope.axes, *scope.let):
+        problems.add(path, f"{param.name!r} is an axis of the matrix too", at_key=True)
+    if param.dtype is not None:
+        scope.dtype(param.dtype, (*path, "dtype"))
+    if param.stride is not None and param.contiguous:
         problems.add((*path, "contiguous"), "stride says it already: give one of both", at_key=True)
-    kind = table.get("kind")
-    for wrong, allowed in _KEYS_OF_KIND.items():
-        for key in (
-            "rank",
-            "out",
-            "stride",
-            "contiguous",
-            "optional",
-            "divisible",
-            "aligned",
-            "size",
-            "default",
-            "list",
-        ):
-            if kind == wrong and key in table and key not in allowed:
-                problems.add((*path, key), f"does not concern a {wrong}", at_key=True)
-    fields = dict(table)
-    if "stride" in table:
-        fields["stride"] = tuple(None if item == "?" else item for item in table["stride"])
-    return ParamTable(name=name, **fields)
+    allowed = _KEYS_OF_KIND.get(param.kind or "", _KEYS_OF_SOME)
+    for key in _KEYS_OF_SOME:
+        if key not in allowed and getattr(param, key) != getattr(ParamTable(), key):
+            problems.add((*path, key), f"does not concern a {param.kind}", at_key=True)
 
 
 _KEYS_OF_KIND = {
@@ -292,10 +202,11 @@ _KEYS_OF_KIND = {
     "ptr": ("aligned", "out"),
     "struct": ("size",),
 }
+_KEYS_OF_SOME = tuple(dict.fromkeys(key for keys in _KEYS_OF_KIND.values() for key in keys))
 
 
 def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
-    block = [int(text) for text in launch.block if text is not BAD and text.isdigit()]
+    block = [int(text) for text in launch.block if text.isdigit()]
     if math.prod(block) > 1024:
         problems.add(
             (*path, "block"),
@@ -305,15 +216,13 @@ def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
         problems.add(
             (*path, "block", 2), f"{block[2]} threads in the third dimension: the most is 64"
         )
-    cluster = [item for item in launch.cluster if item is not BAD]
-    if math.prod(cluster) > 16:
-        problems.add(
-            (*path, "cluster"), f"a cluster of {math.prod(cluster)} blocks: the most is 16"
-        )
+    if math.prod(launch.cluster) > 16:
+        message = f"a cluster of {math.prod(launch.cluster)} blocks: the most is 16"
+        problems.add((*path, "cluster"), message)
 
 
 def _options(table: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
-    source = table.get("source", ("", ""))[0]
+    source = table["source"][0]
     owners: dict[str, list[str]] = {}
     for owner, options in kernel_keys.OPTIONS.items():
         for key in options:
@@ -339,7 +248,7 @@ def _options(table: dict[str, Any], language: str, path: Path, problems: Problem
                 (*path, "link", index),
                 "this is the source itself: link the files that define what it declares",
             )
-    for name in read.get("files", ()):
+    for name, _ in read.get("files", ()):
         try:
             values.project_path(name)
         except ValueError as error:
@@ -348,17 +257,4 @@ def _options(table: dict[str, Any], language: str, path: Path, problems: Problem
             problems.add(
                 (*path, "files", name), "this is the source: its digest is sha256", at_key=True
             )
-    return options_of(read)
-
-
-def options_of(read: Mapping[str, Any]) -> Options:
-    """Return options in the model's form: sorted, with tables as pairs of strings."""
-    return tuple(
-        (
-            name,
-            tuple((key, str(item)) for key, item in value.items())
-            if isinstance(value, dict)
-            else value,
-        )
-        for name, value in sorted(read.items())
-    )
+    return tuple(sorted(read.items()))

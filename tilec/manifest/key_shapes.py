@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilec.manifest import values
-from tilec.manifest.shapes import Either, Integer, ListOf, Names, Plain, Table, Text
+from tilec.manifest.shapes import Either, Integer, ListOf, Plain, Shape, Text
+from tilec.manifest.tables import Names, Pairs
 from tilec_runtime.model.dtype import short_name
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
@@ -17,14 +18,15 @@ BYTES = Either(
 MOST_BYTES = Either(
     (Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))
 )
-HINT = Integer()
+HINTS = Pairs(names=Names(values.IDENTIFIER, "a hint", Integer()))
+FUNCTION = Text(
+    "a file and a function such as ref.py:gemm",
+    pattern=values.FUNCTION,
+    convert=values.inner_path,
+)
+POINT = Pairs(names=Names(values.IDENTIFIER, "an axis's name", Plain()))
 
 
-def parameters(shape: Table | Either | ListOf | Integer | Text, doc: str = "") -> Names:
+def parameters(shape: Shape, doc: str = "") -> Names:
     """Return a shape of free names of parameters, each with a value of `shape`."""
     return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
-
-
-def axis_names() -> Names:
-    """Return a shape of free names of axes, each with a plain value."""
-    return Names(values.IDENTIFIER, "an axis's name", Plain())

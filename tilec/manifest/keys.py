@@ -10,19 +10,17 @@ from typing import Any
 from tilec.manifest import types, values
 from tilec.manifest.case_keys import CHAIN
 from tilec.manifest.kernel_keys import KERNEL, OPTIONS
-from tilec.manifest.key_shapes import HINT, LINE, MOST_BYTES, PATH, TARGET_LIST
+from tilec.manifest.key_shapes import HINTS, LINE, MOST_BYTES, PATH, TARGET_LIST
 from tilec.manifest.shapes import (
     Either,
     Flag,
     Integer,
-    Key,
     ListOf,
-    Names,
     Number,
     Plain,
-    Table,
     Text,
 )
+from tilec.manifest.tables import Key, Names, Pairs, Parts, Table
 from tilec_runtime.model.jit import JitFallback
 
 EDITION = 1
@@ -84,25 +82,37 @@ TARGETS = Table(
         ),
         Key(
             "groups",
-            Table(names=Names(values.WORD, "a group's name", TARGET_LIST)),
+            Pairs(names=Names(values.WORD, "a group's name", TARGET_LIST)),
             "Lists of targets by name, for `--targets NAME`.",
         ),
         Key(
             "min-driver",
             Either(
-                (Integer(100, 9999), Text("a driver's version such as 580", pattern=values.DRIVER))
+                (
+                    Integer(100, 9999, convert=values.driver),
+                    Text(
+                        "a driver's version such as 580",
+                        pattern=values.DRIVER,
+                        convert=values.driver,
+                    ),
+                )
             ),
             "Oldest driver branch that must load what is built; PTX is lowered to an ISA that it reads.",
         ),
         Key(
             "jit-fallback",
-            Text("policy", choices=tuple(policy.value for policy in JitFallback)),
+            Text(
+                "policy",
+                choices=tuple(policy.value for policy in JitFallback),
+                convert=JitFallback,
+            ),
             "Whether GPUs without machine code in the bundle may compile its PTX, LTO-IR and Tile IR when it is loaded; by default not.",
         ),
     ),
 )
 PROFILE = Table(
     made=types.Profile,
+    merged=True,
     keys=(
         Key(
             "inherits",
@@ -159,7 +169,7 @@ FRONTENDS = Table(
                 values.WORD,
                 "an option",
                 Either(
-                    (Plain(), ListOf(Text()), Table(names=Names(".+", "a name", Text(empty=True))))
+                    (Plain(), ListOf(Text()), Pairs(names=Names(".+", "a name", Text(empty=True))))
                 ),
             )
         ),
@@ -177,7 +187,7 @@ OVERRIDE = Table(
         ),
         Key(
             "hints",
-            Table(names=Names(values.IDENTIFIER, "a hint", HINT)),
+            HINTS,
             "Compiler hints of the jobs that match.",
         ),
         Key("targets", TARGET_LIST, "The only targets that what matches is built for."),
@@ -230,8 +240,7 @@ CACHE = Table(
         ),
     ),
 )
-MANIFEST = Table(
-    made=types.Manifest,
+MANIFEST = Parts(
     keys=(
         Key(
             "edition",
@@ -250,7 +259,7 @@ MANIFEST = Table(
         Key("frontend", FRONTENDS, "Options by language, for all kernels."),
         Key(
             "kernel",
-            Table(
+            Parts(
                 names=Names(values.IDENTIFIER, "a kernel's name (a Python identifier)", KERNEL),
                 least=1,
             ),
@@ -259,7 +268,7 @@ MANIFEST = Table(
         ),
         Key(
             "chain",
-            Table(names=Names(values.IDENTIFIER, "a chain's name (a Python identifier)", CHAIN)),
+            Parts(names=Names(values.IDENTIFIER, "a chain's name (a Python identifier)", CHAIN)),
             "Chains by name: kernels that `tilec run NAME` launches one behind the other over the same arrays.",
         ),
         Key(

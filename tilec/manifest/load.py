@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import graphlib
 import re
 import stat
@@ -10,23 +11,22 @@ from typing import Any
 
 from tilec.manifest import keys, values
 from tilec.manifest.cases import read_chains
-from tilec.manifest.kernels import Languages, options_of, read_kernel
+from tilec.manifest.kernels import Languages, read_kernel
 from tilec.manifest.locate import Locator
 from tilec.manifest.problems import Problems, shown_int
-from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import (
-    DEFAULT_TARGETS,
     Manifest,
+    Output,
     Override,
     Package,
     Profile,
+    RemoteTable,
     Targets,
     Toolchain,
 )
 from tilec.model.job import Options
 from tilec.model.toml import tomllib
 from tilec_runtime.errors import Diagnostic, Location, ManifestError
-from tilec_runtime.model.jit import JitFallback
 
 SIZE_LIMIT = 16 * 2**20
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
@@ -169,28 +169,26 @@ def _read(
     data: dict[str, Any], path: Path, locator: Locator, problems: Problems, languages: Languages
 ) -> Manifest | None:
     edition: Any = data.get("edition")
-    if is_int(edition) and edition > keys.EDITION:
+    if type(edition) is int and edition > keys.EDITION:
         message = f"edition {shown_int(edition)} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
         problems.add(("edition",), message)
         return None
-    document = keys.MANIFEST.read(data, (), problems)
-    kernels = [
-        read_kernel(name, table, ("kernel", name), problems, languages)
-        for name, table in document.get("kernel", {}).items()
-        if table is not BAD
+    tables = keys.MANIFEST.read(data, (), problems)
+    document = {key: table for key, table in tables.items() if table is not None}
+    kernels = document.get("kernel", {})
+    read = [
+        read_kernel(name, table, problems, languages)
+        for name, table in kernels.items()
+        if table is not None
     ]
-    chains = read_chains(document.get("chain", {}), tuple(document.get("kernel", {})), problems)
-    package = _package(document.get("package", {}), problems)
-    targets = _targets(document.get("targets", {}), problems)
+    chains = read_chains(document.get("chain", {}), kernels, problems)
+    package = _package(document["package"], problems) if "package" in document else None
+    targets = document.get("targets", Targets())
+    _check_groups(targets, problems)
     profiles = _profiles(document.get("profile", {}), problems)
     frontends = _frontends(document.get("frontend", {}), problems, languages)
-    overrides = tuple(
-        _override(table, ("override", i), problems)
-        for i, table in enumerate(document.get("override", ()))
-        if table is not BAD
-    )
-    output = document.get("output", {})
-    toolchain: Toolchain = keys.TOOLCHAIN.make(document.get("toolchain", {}))
+    overrides = document.get("override", ())
+    _check_overrides(overrides, problems)
     if problems.collected or package is None:
         return None
     where = path.absolute()
@@ -200,56 +198,32 @@ def _read(
         package=package,
         targets=targets,
         profiles=profiles,
-        toolchain=toolchain,
+        toolchain=document.get("toolchain", Toolchain()),
         frontends=frontends,
-        kernels=tuple(kernel for kernel in kernels if kernel),
+        kernels=tuple(read),
         chains=chains,
         overrides=overrides,
-        output=keys.OUTPUT.make({**output, "wheel": keys.WHEEL.make(output.get("wheel", {}))}),
-        cache=keys.CACHE.make(document.get("cache", {})),
+        output=document.get("output", Output()),
+        cache=document.get("cache", RemoteTable()),
         locate=locator,
     )
 
 
-def _package(table: dict[str, Any], problems: Problems) -> Package | None:
-    if "name" not in table:
-        return None
-    if "module" not in table:
-        module = re.sub(r"[-.]+", "_", table["name"])
-        try:
-            values.module_name(module)
-        except ValueError as error:
-            problems.add(
-                ("package", "name"), f"{error}, or say by package.module how it is imported"
-            )
-        table = {**table, "module": module}
-    package: Package = keys.PACKAGE.make(table)
-    return package
+def _package(package: Package, problems: Problems) -> Package:
+    """Return the package with a module; by default, the name gives it."""
+    module = package.module or re.sub(r"[-.]+", "_", package.name)
+    try:
+        values.module_name(module)
+    except ValueError as error:
+        problems.add(("package", "name"), f"{error}, or say by package.module how it is imported")
+    return dataclasses.replace(package, module=module)
 
 
-def _targets(table: dict[str, Any], problems: Problems) -> Targets:
-    for name in table.get("groups", {}):
+def _check_groups(targets: Targets, problems: Problems) -> None:
+    for name, _ in targets.groups:
         if values.looks_like_target(name):
-            problems.add(
-                ("targets", "groups", name),
-                f"{name!r} is a target's name: call the group otherwise",
-                at_key=True,
-            )
-    driver = table.get("min-driver", 0)
-    if driver:
-        try:
-            driver = values.driver(str(driver))
-        except ValueError as error:
-            problems.add(("targets", "min-driver"), str(error))
-    jit = next(
-        (policy for policy in JitFallback if policy.value == table.get("jit-fallback")), None
-    )  # an unknown policy was reported
-    return Targets(
-        default=table.get("default", DEFAULT_TARGETS),
-        groups=tuple(table.get("groups", {}).items()),
-        min_driver=driver,
-        jit_fallback=jit,
-    )
+            message = f"{name!r} is a target's name: call the group otherwise"
+            problems.add(("targets", "groups", name), message, at_key=True)
 
 
 def _profiles(entries: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
@@ -286,17 +260,13 @@ def _frontends(
     for name in table:
         if name not in languages:
             problems.unknown(("frontend", name), "language", name, tuple(languages), at_key=True)
-    return tuple((name, options_of(table[name])) for name in sorted(table))
+    return tuple((name, tuple(sorted(options.items()))) for name, options in sorted(table.items()))
 
 
-def _override(table: dict[str, Any], path: tuple[str | int, ...], problems: Problems) -> Override:
-    if "select" in table and not table.keys() & {"hints", "targets"}:
-        problems.add(path, "changes nothing: give hints or targets")
-    return Override(
-        select=table.get("select", ""),
-        hints=tuple(table.get("hints", {}).items()),
-        targets=table.get("targets"),
-    )
+def _check_overrides(overrides: tuple[Override, ...], problems: Problems) -> None:
+    for index, override in enumerate(overrides):
+        if not override.hints and override.targets is None:
+            problems.add(("override", index), "changes nothing: give hints or targets")
 
 
 __all__ = ["BUILT_IN_PROFILES", "load", "load_text"]

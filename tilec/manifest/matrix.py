@@ -10,19 +10,28 @@ from typing import Any
 from tilec.manifest import kernel_keys, values
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Axes, Problems, Scope, shown
-from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Exclude, Matrix
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.kernel import AxisValue
 
+Pairs = tuple[tuple[str, str], ...]
+Point = tuple[tuple[str, AxisValue], ...]
 # Values of an axis by the name of a target, or `*`.
 ByTarget = tuple[tuple[str, tuple[AxisValue, ...]], ...]
 
 
 def read_matrix(
-    table: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
+    table: dict[str, Any] | str, let: Pairs, path: Path, problems: Problems
 ) -> tuple[Matrix, Axes]:
-    """Return the matrix, and its axes with the additional values of included points."""
+    """Return the matrix, and its axes with the additional values of included points.
+
+    Args:
+        table: the table that was read, or `autotune`.
+        let: the derived axes, which excluded points may use.
+        path: key path of the table.
+        problems: collects problems.
+    """
+    table = {"autotune": True} if isinstance(table, str) else table
     by_target: dict[str, ByTarget] = {}
     axes: Axes = {}
     for name, items in table.items():
@@ -33,7 +42,7 @@ def read_matrix(
     scope = Scope(path, _with_points(axes, include), problems, open=whole)
     matrix = Matrix(
         axes=tuple(axes.items()),
-        exclude=_exclude(table.get("exclude", ()), scope, {*scope.axes, *let}),
+        exclude=_exclude(table.get("exclude", ()), scope, {*scope.axes, *dict(let)}),
         include=include,
         by_target=tuple(by_target.items()),
         autotune=whole,
@@ -54,19 +63,16 @@ def _axis(
         message = f"{name!r} is a keyword of Python: expressions cannot name this axis"
         problems.add(path, message, at_key=True)
     _check_axis(name, items, path, problems)
-    return _as_dtypes(tuple(item for item in items if item is not BAD))
+    return _as_dtypes(items)
 
 
-def _include(
-    points: Sequence[dict[str, Any]], scope: Scope
-) -> tuple[tuple[tuple[str, AxisValue], ...], ...]:
-    include = []
-    for index, given in enumerate(points):
-        if given is not BAD:
-            point = {name: scope.value(name, value) for name, value in given.items()}
-            _check_point(point, scope, (*scope.path, "include", index))
-            include.append(tuple(point.items()))
-    return tuple(include)
+def _include(points: Sequence[Point], scope: Scope) -> tuple[Point, ...]:
+    include = tuple(
+        tuple((name, scope.value(name, value)) for name, value in point) for point in points
+    )
+    for index, point in enumerate(include):
+        _check_point(dict(point), scope, (*scope.path, "include", index))
+    return include
 
 
 def _with_points(axes: Axes, points: Iterable[Iterable[tuple[str, AxisValue]]]) -> Axes:
@@ -81,13 +87,12 @@ def _with_points(axes: Axes, points: Iterable[Iterable[tuple[str, AxisValue]]]) 
 def _exclude(rules: Sequence[dict[str, Any]], scope: Scope, names: set[str]) -> tuple[Exclude, ...]:
     exclude = []
     for index, rule in enumerate(rules):
-        if rule is not BAD:
-            path = (*scope.path, "exclude", index)
-            when = rule.get("when", "")
-            if when:
-                scope.expression(when, names, (*path, "when"))
-            point = {key: value for key, value in rule.items() if key != "when"}
-            exclude.append(Exclude(when=when, values=scope.point(point, path)))
+        path = (*scope.path, "exclude", index)
+        when = rule.get("when", "")
+        if when:
+            scope.expression(when, names, (*path, "when"))
+        point = tuple(pair for pair in rule.items() if pair[0] != "when")
+        exclude.append(Exclude(when=when, values=scope.point(point, path)))
     return tuple(exclude)
 
 
@@ -100,17 +105,16 @@ def _check_targets(table: Mapping[str, object], path: Path, problems: Problems) 
             problems.add((*path, key), f'{error}; "*" stands for all others', at_key=True)
 
 
-def read_derived(table: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return the derived axes; each may use the axes of the matrix and earlier derived ones."""
+def check_derived(let: Pairs, scope: Scope) -> None:
+    """Check the derived axes: each may use the axes of the matrix and earlier derived ones."""
     known = set(scope.axes)
-    for name, text in table.items():
+    for name, text in let:
         path = (*scope.path, name)
         if name in scope.axes or keyword.iskeyword(name):
             message = "an axis of the matrix too" if name in scope.axes else "a keyword of Python"
             scope.problems.add(path, f"{name!r} is {message}", at_key=True)
         scope.expression(text, known, path)
         known.add(name)
-    return tuple(table.items())
 
 
 def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
@@ -122,15 +126,14 @@ def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
 def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
     # "None" of Triton may stand beside values of any type.
     items = tuple(item for item in items if item != "None")
-    good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
-        if item is not BAD and type(item) is not type(good[0]):
-            message = f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
+        if type(item) is not type(items[0]):
+            message = f"{shown(item)} is {_KIND[type(item)]}, {shown(items[0])} is {_KIND[type(items[0])]}: the values of an axis are of one type"
             problems.add((*path, index), message)
             return
-    dtypes = [item for item in good if item in DTYPES]
+    dtypes = any(item in DTYPES for item in items)
     for index, item in enumerate(items):
-        if dtypes and item is not BAD and short_name(item) not in DTYPES:
+        if dtypes and short_name(item) not in DTYPES:
             problems.unknown((*path, index), f"dtype on axis {name}:", item, tuple(DTYPES))
 
 
@@ -145,7 +148,7 @@ def _check_point(point: dict[str, AxisValue], scope: Scope, path: Path) -> None:
             message = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
             scope.problems.add(inner, message)
     missing = [name for name in axes if name not in point]
-    if missing and point:
+    if missing:
         scope.problems.add(
             path,
             f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",

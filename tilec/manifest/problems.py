@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from tilec.manifest.locate import Locator, Path
@@ -186,10 +186,12 @@ class Scope:
         short = short_name(value) if isinstance(value, str) else value
         return short if any(item in DTYPES for item in self.axes.get(name, ())) else value
 
-    def point(self, values: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
+    def point(
+        self, values: Iterable[tuple[str, AxisValue]], path: Path
+    ) -> tuple[tuple[str, AxisValue], ...]:
         """Return axis values; report those that do not exist."""
-        values = {name: self.value(name, value) for name, value in values.items()}
-        for name, value in values.items():
+        point = tuple((name, self.value(name, value)) for name, value in values)
+        for name, value in point:
             inner = (*path, name)
             hint = f"a constant of the kernel is an axis once it has values: matrix.{name} = […]"
             if (
@@ -201,7 +203,7 @@ class Scope:
                 self.problems.add(
                     inner, f"{shown(value)} is not a value of axis {name}: it has {known}"
                 )
-        return tuple(values.items())
+        return point
 
     def dtype(self, name: str, path: Path) -> None:
         """Check a dtype, or the name of an axis that holds dtypes."""

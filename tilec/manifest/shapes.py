@@ -1,6 +1,6 @@
-"""Shapes of manifest values and tables.
+"""Shapes of manifest values.
 
-A shape reads a TOML value, or reports a problem, and returns its own JSON Schema.
+A shape reads a TOML value, or reports its problems, and returns its own JSON Schema.
 """
 
 from __future__ import annotations
@@ -15,10 +15,6 @@ from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown, shown_int
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import parse, parse_abi
-from tilec_runtime.model.suggest import did_you_mean, nearest
-
-BAD: Any = type("Bad", (), {"__repr__": lambda _self: "BAD"})()
-"""Result of `read` for a value with a reported problem."""
 
 INT_LIMIT = 2**63 - 1
 TEXT_LIMIT = 1000
@@ -46,20 +42,20 @@ class Shape:
         )
 
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        """Return the value in the model's form, or BAD after a report."""
-        if not self.takes(value):
-            problems.add(
-                path, f"{self.word} is expected, not {shown(value)}", hint=self.hint(value)
-            )
-            return BAD
-        return self.of(value, path, problems)
+        """Return the value in the model's form, or None after a report about it or a part."""
+        before = len(problems.collected)
+        if self.takes(value):
+            result = self.of(value, path, problems)
+            return result if len(problems.collected) == before else None
+        problems.add(path, f"{self.word} is expected, not {shown(value)}", hint=self.hint(value))
+        return None
 
     def hint(self, value: Any) -> str:  # noqa: ARG002 - most shapes have none
         """Return a replacement for a value of another type, for messages, or an empty string."""
         return ""
 
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
-        """Read a value that has the shape's TOML type; see `read`."""
+        """Return a value of the shape's TOML type in the model's form, and report problems."""
         raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
@@ -102,11 +98,8 @@ class Text(Shape):
         elif self.pattern and not re.fullmatch(self.pattern, value):
             problems.add(path, f"{value!r} is not {self.what}")
         else:
-            try:
-                return self.convert(value) if self.convert else value
-            except ValueError as error:
-                problems.add(path, str(error))
-        return BAD
+            return _converted(self.convert, value, path, problems)
+        return None
 
     def schema(self) -> dict[str, Any]:
         choices = self.known() if self.known else self.choices
@@ -121,11 +114,18 @@ class Text(Shape):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Integer(Shape):
-    """An integer between two inclusive bounds; with `power`, a power of two."""
+    """An integer between two inclusive bounds.
+
+    Attributes:
+        least, most: the bounds.
+        power: whether it is a power of two.
+        convert: converts the integer, or raises ValueError.
+    """
 
     least: int = -INT_LIMIT
     most: int = INT_LIMIT
     power: bool = False
+    convert: Callable[[int], Any] | None = None
 
     word = "an integer"
     accepts = (int,)
@@ -138,8 +138,8 @@ class Integer(Shape):
         elif self.power and value & (value - 1):
             problems.add(path, f"{value} is not a power of two")
         else:
-            return value
-        return BAD
+            return _converted(self.convert, value, path, problems)
+        return None
 
     def schema(self) -> dict[str, Any]:
         if self.power:
@@ -179,12 +179,11 @@ class Formula(Shape):
 
     def of(self, value: str | int, path: Path, problems: Problems) -> Any:
         if not isinstance(value, str):
-            return BAD if Integer(self.number or 0).of(value, path, problems) is BAD else str(value)
+            return Integer(self.number or 0, convert=str).of(value, path, problems)
         try:
             (parse_abi if self.abi else parse)(value)
         except ExpressionError as error:
             problems.expression(path, error)
-            return BAD
         return value
 
     def schema(self) -> dict[str, Any]:
@@ -217,7 +216,7 @@ class Number(Shape):
             problems.add(path, f"{value} is too large: the most is {self.most}")
         else:
             return float(value)
-        return BAD
+        return None
 
     def schema(self) -> dict[str, Any]:
         bounds = {"minimum": self.least, "maximum": self.most, "exclusiveMinimum": self.above}
@@ -255,9 +254,7 @@ class Scalar(Shape):
             problems.add(path, f"{value} is no finite number")
         elif isinstance(value, int) and not -INT_LIMIT <= value <= INT_LIMIT:
             problems.add(path, "is beyond 64 bits")
-        else:
-            return value
-        return BAD
+        return value
 
     def schema(self) -> dict[str, Any]:
         return {"anyOf": [{"type": "boolean"}, Integer().schema(), {"type": "number"}]}
@@ -297,20 +294,16 @@ class ListOf(Shape):
 
     def of(self, value: list[Any], path: Path, problems: Problems) -> Any:
         if len(value) < self.least:
-            problems.add(
-                path,
-                "is empty" if not value else f"has {len(value)} items, the least is {self.least}",
-            )
-            return BAD
+            problems.add(path, "is empty")
         if self.most is not None and len(value) > self.most:
             problems.add(path, f"has {len(value)} items, the most is {self.most}")
-            return BAD
+            return None
         read = [self.item.read(item, (*path, index), problems) for index, item in enumerate(value)]
         seen: set[Any] = set()
         for index, (item, done) in enumerate(zip(value, read, strict=True) if self.unique else ()):
             # In Python true equals 1; here they are different values.
             typed = (isinstance(done, bool), done)
-            if done is not BAD and typed in seen:
+            if done is not None and typed in seen:
                 problems.add((*path, index), f"{shown(item)} is given twice")
             seen.add(typed)
         return tuple(read)
@@ -348,167 +341,12 @@ def _given(limits: dict[str, Any]) -> dict[str, Any]:
     return {key: limit for key, limit in limits.items() if limit}
 
 
-def is_int(value: Any) -> bool:
-    """Return whether a TOML value is an integer and not a boolean."""
-    return Integer().takes(value)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Key:
-    """One key of a table; `required` is an example for the message if it is missing."""
-
-    name: str
-    shape: Shape
-    doc: str
-    required: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Names:
-    """Free names of a table: their pattern, and the shape of the named values."""
-
-    pattern: str
-    what: str
-    shape: Shape
-    doc: str = ""
-    choices: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Table(Shape):
-    """A table with fixed keys, free names, or both; `read` returns a dict.
-
-    Attributes:
-        keys: the fixed keys.
-        names: the free names.
-        made: dataclass that `make` returns, with the defaults.
-        least: least number of keys.
-        by_name: fixed keys by name.
-    """
-
-    keys: tuple[Key, ...] = ()
-    names: Names | None = None
-    made: type | None = None
-    least: int = 0
-    by_name: dict[str, Key] = dataclasses.field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Index the keys."""
-        object.__setattr__(self, "by_name", {key.name: key for key in self.keys})
-
-    word = "a table"
-    accepts = (dict,)
-
-    def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
-        """Return the values of the table by key, without those that have a problem."""
-        values: dict[str, Any] = {}
-        for name, item in value.items():
-            inner = (*path, name)
-            key = self.by_name.get(name)
-            shape = key.shape if key else self._free(name, inner, problems)
-            read = shape.read(item, inner, problems) if shape else BAD
-            if read is not BAD:
-                values[name] = read
-        unknown = [name for name in value if not self.names and name not in self.by_name]
-        for key in self.keys:
-            misspelt = did_you_mean(key.name, unknown)  # reported at the unknown key
-            if key.required and key.name not in value and not misspelt:
-                message = f"{key.name!r} is missing: write {key.required}"
-                problems.add(path, message, at_key=True)
-        if len(value) < self.least:
-            problems.add(path, "is empty", at_key=True)
-        return values
-
-    def make(self, values: dict[str, Any], **more: Any) -> Any:
-        """Return the dataclass for the values of a table."""
-        if self.made is None:
-            raise TypeError("the table has no dataclass")
-        return self.made(
-            **{name.replace("-", "_"): value for name, value in values.items()}, **more
-        )
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the table, with the defaults of its dataclass."""
-        defaults = _defaults(self.made) if self.made else {}
-        properties: dict[str, Any] = {}
-        for key in self.keys:
-            properties[key.name] = {**key.shape.schema(), "description": key.doc}
-            default = defaults.get(key.name)
-            value = list(default) if isinstance(default, tuple) else default
-            if (
-                value not in (None, "", [])
-                and not key.required
-                and _may_be_written(value, key.shape)
-            ):
-                properties[key.name]["default"] = value
-        result: dict[str, Any] = {"type": "object"}
-        if properties:
-            result["properties"] = properties
-        required = [key.name for key in self.keys if key.required]
-        if required:
-            result["required"] = required
-        if self.least:
-            result["minProperties"] = self.least
-        if self.names:
-            inner = self.names.shape.schema()
-            result["patternProperties"] = {
-                self._free_pattern(): {**inner, "description": self.names.doc}
-                if self.names.doc
-                else inner
-            }
-        result["additionalProperties"] = False
-        return result
-
-    def _free_pattern(self) -> str:
-        pattern = self.names.pattern if self.names else ""
-        # A fixed key that looks like a free name has its own shape only.
-        fixed = "|".join(re.escape(key.name).replace("\\-", "-") for key in self.keys)
-        return f"^(?!(?:{fixed})$)(?:{pattern})$" if fixed else f"^(?:{pattern})$"
-
-    def _free(self, name: str, path: Path, problems: Problems) -> Shape | None:
-        if self.names is None:
-            problems.add(path, f"unknown key{self._meant(name)}", at_key=True)
-            return None
-        if not re.fullmatch(self.names.pattern, name):
-            problems.add(path, f"{name!r} is not {self.names.what}{self._meant(name)}", at_key=True)
-            return None
-        return self.names.shape
-
-    def _meant(self, name: str) -> str:
-        known = [key.name for key in self.keys]
-        inner = self._inner()
-        choices = self.names.choices if self.names else ()
-        near = inner.get(name, "") or nearest(name, [*known, *choices])
-        near = near or inner.get(nearest(name, inner), "")
-        if near:
-            return f"; did you mean {near!r}"
-        return f"; known are {', '.join(known)}" if known else ""
-
-    def _inner(self) -> dict[str, str]:
-        """Return the keys of the tables in this one, each with its path."""
-        paths: dict[str, str] = {}
-        for key in self.keys:
-            shapes = key.shape.shapes if isinstance(key.shape, Either) else (key.shape,)
-            for shape in shapes:
-                for name in shape.by_name if isinstance(shape, Table) else ():
-                    paths.setdefault(name, f"{key.name}.{name}")
-        return paths
-
-
-def _may_be_written(value: Any, shape: Shape) -> bool:
-    """Return whether a default is a valid value of its key; some defaults mean absence."""
-    problems = Problems()
-    shape.read(value, (), problems)
-    return not problems.collected
-
-
-def _defaults(of: type) -> dict[str, Any]:
-    return {
-        field.name.replace("_", "-"): field.default
-        for field in dataclasses.fields(of)
-        if isinstance(field.default, str | int | float | bool)
-        or (
-            isinstance(field.default, tuple)
-            and all(isinstance(item, str) for item in field.default)
-        )
-    }
+def _converted(
+    convert: Callable[[Any], Any] | None, value: Any, path: Path, problems: Problems
+) -> Any:
+    """Return the value as `convert` gives it, or None after a report of its ValueError."""
+    try:
+        return convert(value) if convert else value
+    except ValueError as error:
+        problems.add(path, str(error))
+    return None

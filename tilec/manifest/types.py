@@ -27,7 +27,7 @@ class Package:
     description: str = ""
     license: str = ""
     license_files: tuple[str, ...] = ()
-    module: str
+    module: str = ""
 
     @property
     def info(self) -> PackageInfo:
@@ -132,7 +132,7 @@ class AssumeSet:
 class ParamTable:
     """kernel.NAME.params.P: keys of a parameter; None for a key that is not given."""
 
-    name: str
+    name: str = ""
     kind: str | None = None
     dtype: str | None = None
     rank: int | None = None
@@ -281,7 +281,7 @@ class OpOutput:
         dtype: its dtype; empty to take the parameter's.
     """
 
-    name: str
+    name: str = ""
     like: str = ""
     shape: tuple[str, ...] | None = None
     dtype: str = ""

@@ -11,6 +11,7 @@ from tilec.model.link import LinkEntry
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.driver import BRANCHES
+from tilec_runtime.model.operator import BackwardInfo
 from tilec_runtime.model.suggest import nearest
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
@@ -179,13 +180,24 @@ def some_size(text: str) -> int:
     return amount
 
 
-def driver(text: str) -> int:
+def driver(version: str | int) -> int:
     """Return the branch of a driver version such as `580` or `580.65.06`."""
-    branch = int(text.partition(".")[0])
+    branch = int(str(version).partition(".")[0])
     oldest = min(BRANCHES.values())
     if branch < oldest:
-        raise ValueError(f"driver {text} is too old: the oldest branch that is known is {oldest}")
+        raise ValueError(
+            f"driver {version} is too old: the oldest branch that is known is {oldest}"
+        )
     return branch
+
+
+def free(_text: str) -> None:
+    """Return None, which stands for a free extent or stride."""
+
+
+def backward(kernel: str) -> BackwardInfo:
+    """Return a backward kernel whose parameters have the names of their arguments."""
+    return BackwardInfo(kernel=kernel)
 
 
 def one_line(text: str) -> str:

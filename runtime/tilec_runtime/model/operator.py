@@ -36,7 +36,7 @@ class BackwardInfo:
     """
 
     kernel: str
-    args: tuple[tuple[str, str], ...]
+    args: tuple[tuple[str, str], ...] = ()
 
     def gradient_of(self, param: str) -> str:
         """Return the backward's parameter for the gradient of `param`, or an empty string."""

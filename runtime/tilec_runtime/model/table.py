@@ -26,7 +26,7 @@ class DispatchRule:
     The point may leave axes open.
     """
 
-    when: str
+    when: str = ""
     take: Point
 
 
