@@ -132,8 +132,9 @@ def launch(
     import cuda.tile as ct
     import cuda.tile.compilation as ctc
 
-    from tilec_runtime.cpu.tileir.execute import execute, prepare
+    from tilec_runtime.cpu.tileir.execute import execute
     from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
+    from tilec_runtime.cpu.tileir.program import prepare
     from tilec_runtime.cpu.tileir.read import read_module
 
     arguments = [

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
+from tilec_runtime.cpu.tileir.program import prepare
 from tilec_runtime.cpu.tileir.read import MAGIC, read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.errors import TileIRError
@@ -38,7 +38,6 @@ def taken(data: bytes) -> Module | None:
             assert render(module)
         for function in module.functions:
             with contextlib.suppress(TileIRError):
-                memory_of_variables(module)
                 prepare(module, function.name)
     assert time.process_time() - start < SECONDS
     return module

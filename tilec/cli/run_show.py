@@ -27,7 +27,7 @@ from tilec.cli.tables import (
     terminal_width,
 )
 from tilec_runtime.cpu.launch import CpuRun
-from tilec_runtime.cpu.tileir.trace import step
+from tilec_runtime.cpu.tileir.trace import Stepper
 from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.launch.jit import Compiled
 from tilec_runtime.model.dtype import DTYPES
@@ -200,7 +200,7 @@ def trace_run(
     """
     block: tuple[int, int, int] | None = None
     last: tuple[str, int] | None = None
-    with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
+    with Stepper(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
         say(style(f"parameters of {run.kernel}", bold=True))
         for number, (value, held) in enumerate(stepper.parameters()):
             name = run.slots[number] if run.slots else f"argument {number}"

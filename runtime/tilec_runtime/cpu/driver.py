@@ -21,10 +21,9 @@ from tilec_runtime.cpu.graphs import Captures, Executable, Graph, GraphDouble
 from tilec_runtime.cpu.launch import CpuOptions, QueuedCall, out_of_memory
 from tilec_runtime.cpu.memory import Allocations, Pool, rows_of
 from tilec_runtime.cpu.queue import Queue, QueueEvent, Work, end_all
-from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
-from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.cpu.tileir.program import Program, memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
 from tilec_runtime.device.layout import ON_CPU, ON_GPU
 from tilec_runtime.device.seam import (

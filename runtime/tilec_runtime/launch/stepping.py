@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilec_runtime.cpu.launch import QueuedCall
-from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper, step
+from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
 from tilec_runtime.errors import CallError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.prepare import prepare
@@ -42,4 +42,4 @@ def step_launch(call: Call, block: Coordinates | Sequence[Coordinates]) -> Stepp
         if is_leased(values[index]):
             values[index].storage.sync(write=contract.params[index].out)
     run = queued.run(arguments.address, (addresses, values))
-    return step(run.program, run.arguments, run.grid, run.memory, block, run.options)
+    return Stepper(run.program, run.arguments, run.grid, run.memory, block, run.options)

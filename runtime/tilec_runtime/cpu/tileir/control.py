@@ -85,10 +85,10 @@ class Code:
         parts: Sequence[tuple[tuple[Step, ...], Control | None]],
         way: Exit,
         values: tuple[Value, ...],
-        ops: Mapping[Step, Op] | None = None,
+        ops: Mapping[Step | Control, Op],
     ) -> None:
         self._parts = tuple(parts)
-        self._ops = ops or {}
+        self._ops = ops
         self._exit = way
         self._values = values
 
@@ -96,16 +96,21 @@ class Code:
         """Run on a batch whose arguments are set; return the exits of its blocks."""
         left: list[Leave] = []
         rows: Rows | None = None
+        watched = frame.launch.watched
         for steps, control in self._parts:
             try:
                 for step in steps:
                     step(frame)
+                    if watched and step in self._ops:
+                        yield Pause(Moment.AFTER, self._ops[step], frame)
             except TilecError:
                 raise
             except Exception as exc:
                 raise unexpected(exc, self._ops.get(step), frame) from exc
             if control is None:
                 continue
+            if watched:
+                yield Pause(Moment.BEFORE, self._ops[control], frame)
             onward, leaves = yield from control(frame)
             left.extend(_relocated(leaves, rows))
             if onward is None:
@@ -155,7 +160,7 @@ def loop(op: Op, body: Code, waits: bool) -> Control:
                 return _settle(frame, going.left, Exit.BREAK, results)
             current = going.current
             _count(op, current)
-            if waits and current.batch.turns:
+            if waits:
                 yield Pause(Moment.WAIT, op, current)
             if counter is not None:
                 current.set(arguments[0], counter.at(done, going.rows))
@@ -165,32 +170,6 @@ def loop(op: Op, body: Code, waits: bool) -> Control:
             if not going.follow(leaves):
                 return _settle(frame, going.left, Exit.BREAK, results)
             done += 1
-
-    return control
-
-
-def paused(op: Op, control: Control) -> Control:
-    """Build a control operation with a pause before it."""
-
-    def run(frame: Frame) -> Passage:
-        yield Pause(Moment.BEFORE, op, frame)
-        return (yield from control(frame))
-
-    return run
-
-
-def watched(op: Op, step: Step) -> Control:
-    """Build a plain operation with a pause after it."""
-
-    def control(frame: Frame) -> Passage:
-        try:
-            step(frame)
-        except TilecError:
-            raise
-        except Exception as exc:
-            raise unexpected(exc, op, frame) from exc
-        yield Pause(Moment.AFTER, op, frame)
-        return Onward(frame), []
 
     return control
 

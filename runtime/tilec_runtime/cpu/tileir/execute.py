@@ -6,38 +6,22 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir.blocks import batches
-from tilec_runtime.cpu.tileir.control import Run
-from tilec_runtime.cpu.tileir.faults import fitting, stopped
+from tilec_runtime.cpu.tileir.control import Pause, Run, finish
+from tilec_runtime.cpu.tileir.faults import stopped
 from tilec_runtime.cpu.tileir.frame import DEFAULT, Frame, Grid, Launch, Options
-from tilec_runtime.cpu.tileir.ir import Global, Module, Pointer, Scalar, Tile, Value
-from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
-from tilec_runtime.cpu.tileir.program import Program, bind, run_whole
+from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.turns import take_turns
-from tilec_runtime.cpu.tileir.values import Array, elements, layout, storage
+from tilec_runtime.cpu.tileir.values import Array, storage
 
 # Numbers of blocks that take turns are generated in chunks of this size.
 _CHUNK = 4096
-
-
-def prepare(module: Module, entry: str = "", variables: tuple[MemoryRegion, ...] = ()) -> Program:
-    """Prepare a kernel for execution.
-
-    Args:
-        module: the module.
-        entry: name of the entry; may be empty if the module has only one.
-        variables: memory of the module's variables from `memory_of_variables`, which keeps their
-            values between launches. Without it each launch starts with their initial values.
-
-    Raises:
-        TileIRError: the module has no such entry, or the entry uses an unknown feature.
-    """
-    return dataclasses.replace(bind(module, entry), variables=variables)
 
 
 def execute(
@@ -55,113 +39,82 @@ def execute(
         program: prepared kernel.
         arguments: one per parameter, an address or a number.
         grid: blocks along x, y and z; an empty grid is allowed.
-        memory: memory that the kernel may access.
+        memory: memory that the kernel may access, besides its variables.
         options: options of the interpreter.
 
     Raises:
         FaultError: the kernel performed an invalid operation; the message gives operation, block
             and location.
     """
-    with launched(program, arguments, grid, memory, options) as start, np.errstate(all="ignore"):
-        if start is None:
-            return
+    start = Start(program, arguments, grid, memory, options)
+    with np.errstate(all="ignore"):
         if program.waits:
-            numbers = itertools.chain.from_iterable(
-                blocks.tolist() for blocks in batches(grid, _CHUNK, "forward")
-            )
-            most = program.footprint.flight
-            turns = take_turns(
-                numbers, start.one, most=most, order=options.order, cancelled=options.cancelled
-            )
-            collections.deque(turns, maxlen=0)
+            collections.deque(start.turns(), maxlen=0)
             return
         for blocks in batches(grid, options.batch or program.footprint.batch, options.order):
-            start.check()
             frame = start.frame(blocks)
             try:
-                run_whole(program, frame)
+                finish(program.code, frame)
             finally:
                 frame.flush()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Start:
-    """Creates frames of a launch. `values` are the values of the parameters."""
+    """The start of a launch, which creates the frames of its blocks.
 
-    program: Program
-    launch: Launch
-    values: tuple[Array, ...]
+    Attributes:
+        program: prepared kernel.
+        launch: state of the launch.
+        values: values of the parameters.
+    """
 
-    def frame(self, blocks: Array, turns: bool = False) -> Frame:
-        """Create a frame for some blocks, with the arguments set."""
-        frame = Frame(self.launch, blocks, turns=turns)
+    def __init__(
+        self,
+        program: Program,
+        arguments: Sequence[Any],
+        grid: Grid,
+        memory: Memory,
+        options: Options,
+        *,
+        watched: bool = False,
+    ) -> None:
+        """Set up the state that all blocks share; `watched` is as for `Launch`."""
+        variables = program.variables
+        self.program = program
+        self.values = tuple(map(_held, program.function.body.args, arguments))
+        self.launch = Launch(
+            options=dataclasses.replace(options, kernel=options.kernel or program.name),
+            grid=grid,
+            memory=Memory((*memory.regions, *variables)),
+            globals={region.name: region.address for region in variables},
+            watched=watched,
+        )
+
+    def frame(self, blocks: Array) -> Frame:
+        """Create a frame for some blocks, with the arguments set.
+
+        Raises:
+            FaultError: a stop was requested.
+        """
+        options = self.launch.options
+        if options.cancelled is not None and options.cancelled():
+            raise stopped(options.kernel)
+        frame = Frame(self.launch, blocks)
         for parameter, held in zip(self.program.function.body.args, self.values, strict=True):
             frame.set(parameter, held)
         return frame
 
-    def one(self, number: int) -> tuple[Frame, Run]:
-        """Start one block that takes turns with others."""
-        frame = self.frame(np.array([number]), turns=True)
-        return frame, self.program.code.run(frame)
-
-    def check(self) -> None:
-        """Raise if a stop was requested."""
-        options = self.launch.options
-        if options.cancelled is not None and options.cancelled():
-            raise stopped(options.kernel)
-
-
-@contextmanager
-def launched(
-    program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options
-) -> Iterator[Start | None]:
-    """Set up the shared state of a launch; yield None for an empty grid.
-
-    The parameters are those of `execute`.
-    """
-    if 0 in grid:
-        yield None
-        return
-    parameters = program.function.body.args
-    values = tuple(map(_held, parameters, arguments))
-    variables = program.variables or memory_of_variables(program.module)
-    try:
-        for region in variables:
-            memory.add(region)
-        launch = Launch(
-            options=dataclasses.replace(options, kernel=options.kernel or program.name),
-            grid=grid,
-            memory=memory,
-            globals={region.name: region.address for region in variables},
+    def turns(self) -> Iterator[Pause]:
+        """Run all blocks, which may wait for each other."""
+        numbers = itertools.chain.from_iterable(
+            blocks.tolist() for blocks in batches(self.launch.grid, _CHUNK, "forward")
         )
-        yield Start(program=program, launch=launch, values=values)
-    finally:
-        for region in variables:
-            memory.discard(region)
+        flight = self.program.footprint.flight
+        return take_turns(numbers, self._one, most=flight, order=self.launch.options.order)
 
-
-def memory_of_variables(module: Module) -> tuple[MemoryRegion, ...]:
-    """Allocate memory for the module's variables, with their initial values."""
-    return tuple(_variable(variable) for variable in module.globals)
-
-
-def _variable(variable: Global) -> MemoryRegion:
-    assert isinstance(variable.type.element, Scalar)
-    form = layout(variable.type.element)
-    with fitting(f"global {variable.name}"):
-        data = form.bytes_of(elements(variable.type, variable.data))
-    alignment = max(variable.alignment, 16)
-    room = np.zeros(data.size + alignment, np.uint8)
-    start = -room.ctypes.data % alignment
-    part = room[start : start + data.size]
-    part[:] = data
-    return MemoryRegion(
-        variable.name,
-        part.ctypes.data,
-        part,
-        writable=not variable.constant,
-        itemsize=form.size,
-    )
+    def _one(self, number: int) -> tuple[Frame, Run]:
+        frame = self.frame(np.array([number]))
+        return frame, self.program.code.run(frame)
 
 
 def _held(parameter: Value, value: Any) -> Array:

@@ -189,12 +189,14 @@ class Launch:
         grid: blocks along x, y and z.
         memory: memory that the kernel may access.
         globals: address of each variable of the module.
+        watched: whether runs pause at every operation.
     """
 
     options: Options
     grid: Grid
     memory: Memory
     globals: Mapping[str, int]
+    watched: bool = False
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -202,14 +204,12 @@ class Batch:
     """The mutable state of a batch.
 
     Attributes:
-        turns: whether loops that wait for other blocks pause for them.
         passes: loop iterations so far.
         printed: printed texts with the number of their block.
         regions: memory that these blocks allocated.
         addresses: allocated addresses, by operation number and block.
     """
 
-    turns: bool = False
     passes: int = 0
     printed: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     regions: list[MemoryRegion] = dataclasses.field(default_factory=list)
@@ -236,12 +236,10 @@ class Frame:
         blocks: Array,
         parent: Frame | None = None,
         rows: Rows | None = None,
-        *,
-        turns: bool = False,
     ) -> None:
         self.launch = launch
         self.blocks = blocks
-        self.batch: Batch = Batch(turns) if parent is None else parent.batch
+        self.batch: Batch = Batch() if parent is None else parent.batch
         self.values: dict[int, Any] = {}
         self._parent = parent
         self._rows = rows

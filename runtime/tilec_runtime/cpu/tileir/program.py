@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+import numpy as np
+
 from tilec_runtime.cpu.tileir import (
     access,
     atomics,
@@ -27,14 +29,22 @@ from tilec_runtime.cpu.tileir.control import (
     branch,
     finish,
     loop,
-    paused,
-    watched,
 )
 from tilec_runtime.cpu.tileir.faults import fitting
 from tilec_runtime.cpu.tileir.flow import waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
-from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    Function,
+    Global,
+    Module,
+    Op,
+    Scalar,
+    Signature,
+    Tile,
+)
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
+from tilec_runtime.cpu.tileir.values import elements, layout
 from tilec_runtime.errors import TileIRError
 
 _OWNERS = (
@@ -66,7 +76,7 @@ class Program:
         code: operations bound to functions.
         footprint: memory and work of one block.
         waits: loops in which a block may wait for another; if it has any, blocks take turns.
-        variables: memory of the module's variables; empty if each launch has its own.
+        variables: memory of the module's variables, which keep their values between launches.
     """
 
     module: Module
@@ -74,7 +84,7 @@ class Program:
     code: Code
     footprint: Footprint
     waits: frozenset[Op]
-    variables: tuple[MemoryRegion, ...] = ()
+    variables: tuple[MemoryRegion, ...]
 
     @property
     def name(self) -> str:
@@ -87,13 +97,16 @@ class Program:
         return self.function.signature
 
 
-def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
-    """Prepare a kernel.
+def prepare(
+    module: Module, entry: str = "", variables: tuple[MemoryRegion, ...] | None = None
+) -> Program:
+    """Prepare a kernel for execution.
 
     Args:
         module: the module.
         entry: name of the entry; may be empty if the module has only one.
-        watch: pause at every operation.
+        variables: memory of the module's variables from `memory_of_variables`, for several entries;
+            None for memory of its own.
 
     Raises:
         TileIRError: the module has no such entry, or the entry's operations do not fit together.
@@ -101,14 +114,38 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     function = _entry(module, entry)
     with fitting(f"kernel {function.name}"):
         waits = waiting_loops(function)
-        code = _Coder(waits, watch).code(function.body)
         return Program(
             module=module,
             function=function,
-            code=code,
+            code=_code(function.body, waits),
             footprint=footprint(function),
             waits=waits,
+            variables=memory_of_variables(module) if variables is None else variables,
         )
+
+
+def memory_of_variables(module: Module) -> tuple[MemoryRegion, ...]:
+    """Allocate memory for the module's variables, with their initial values."""
+    return tuple(_variable(variable) for variable in module.globals)
+
+
+def _variable(variable: Global) -> MemoryRegion:
+    assert isinstance(variable.type.element, Scalar)
+    form = layout(variable.type.element)
+    with fitting(f"global {variable.name}"):
+        data = form.bytes_of(elements(variable.type, variable.data))
+    alignment = max(variable.alignment, 16)
+    room = np.zeros(data.size + alignment, np.uint8)
+    start = -room.ctypes.data % alignment
+    part = room[start : start + data.size]
+    part[:] = data
+    return MemoryRegion(
+        variable.name,
+        part.ctypes.data,
+        part,
+        writable=not variable.constant,
+        itemsize=form.size,
+    )
 
 
 def body_of(block: Block) -> Body:
@@ -116,7 +153,7 @@ def body_of(block: Block) -> Body:
 
     The block ends in a plain `yield`.
     """
-    code = _Coder(frozenset(), False).code(block)
+    code = _code(block)
     return lambda frame: finish(code, frame)
 
 
@@ -135,48 +172,38 @@ def _entry(module: Module, entry: str) -> Function:
     raise TileIRError(message, fix=f"kernels that it has: {names}")
 
 
-class _Coder:
-    """Prepares the code of blocks."""
-
-    def __init__(self, waits: frozenset[Op], watch: bool) -> None:
-        self._waits = waits
-        self._watch = watch
-
-    def code(self, block: Block) -> Code:
-        """Prepare the code of a block."""
-        parts: list[tuple[tuple[Step, ...], Control | None]] = []
-        steps: list[Step] = []
-        ops: dict[Step, Op] = {}
-        dead = {} if self._watch else _last_uses(block)
-        *body, last = block.ops
-        for index, op in enumerate(body):
-            with fitting(f"operation {op.number}, {op.name}", op):
-                control = self._control(op)
-                step = None if control else BINDERS[op.name](op, body_of)
-            if step is not None:
+def _code(block: Block, waits: frozenset[Op] = frozenset()) -> Code:
+    """Prepare the code of a block; `waits` are the loops that wait for other blocks."""
+    parts: list[tuple[tuple[Step, ...], Control | None]] = []
+    steps: list[Step] = []
+    ops: dict[Step | Control, Op] = {}
+    dead = _last_uses(block)
+    *body, last = block.ops
+    for index, op in enumerate(body):
+        with fitting(f"operation {op.number}, {op.name}", op):
+            control = _control(op, waits)
+            if control is None:
+                step = BINDERS[op.name](op, body_of)
                 ops[step] = op
-                if self._watch:
-                    control = watched(op, step)
-                else:
-                    steps.append(step)
-            if control is not None:
+                steps.append(step)
+            else:
+                ops[control] = op
                 parts.append((tuple(steps), control))
                 steps = []
-            if index in dead:
-                steps.append(_forgetting(dead[index]))
-        return Code(
-            [*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops
-        )
+        if index in dead:
+            steps.append(_forgetting(dead[index]))
+    return Code(
+        [*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops
+    )
 
-    def _control(self, op: Op) -> Control | None:
-        """Return the function of a control flow operation, or None for another operation."""
-        if op.name == "if":
-            control = branch(op, *[self.code(region) for region in op.regions])
-        elif op.name in ("loop", "for"):
-            control = loop(op, self.code(op.regions[0]), op in self._waits)
-        else:
-            return None
-        return paused(op, control) if self._watch else control
+
+def _control(op: Op, waits: frozenset[Op]) -> Control | None:
+    """Return the function of a control flow operation, or None for another operation."""
+    if op.name == "if":
+        return branch(op, *[_code(region, waits) for region in op.regions])
+    if op.name in ("loop", "for"):
+        return loop(op, _code(op.regions[0], waits), op in waits)
+    return None
 
 
 def _forgetting(indices: tuple[int, ...]) -> Step:
@@ -217,9 +244,3 @@ def _uses(op: Op) -> set[int]:
     return {
         value.index for one in (op, *nested) for values in one.operands.values() for value in values
     }
-
-
-def run_whole(program: Program, frame: Frame) -> None:
-    """Run a program on a batch to its end, ignoring pauses."""
-    for _ in program.code.run(frame):
-        pass

@@ -5,21 +5,19 @@ Each step gives the source line of an operation, and its tiles as arrays.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.check.provenance import Provenance, points
 from tilec_runtime.cpu.tileir.control import Moment, Pause
 from tilec_runtime.cpu.tileir.elements import UPPER
-from tilec_runtime.cpu.tileir.execute import Start, launched
+from tilec_runtime.cpu.tileir.execute import Start
 from tilec_runtime.cpu.tileir.frame import DEFAULT, Grid, Options
 from tilec_runtime.cpu.tileir.ir import (
     Function,
@@ -31,9 +29,8 @@ from tilec_runtime.cpu.tileir.ir import (
     type_text,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
-from tilec_runtime.cpu.tileir.program import Program, bind
+from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.text import attribute_text
-from tilec_runtime.cpu.tileir.turns import take_turns
 from tilec_runtime.cpu.tileir.values import layout
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import ArgumentError, CallError, Location
@@ -197,7 +194,6 @@ class Stepper:
 
     The blocks write to memory immediately, as in a launch. A launcher on the cpu device creates one
     for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`.
-    The function `step` of this module takes addresses and memory regions instead.
     """
 
     def __init__(
@@ -206,17 +202,25 @@ class Stepper:
         arguments: Sequence[Any],
         grid: Grid,
         memory: Memory,
-        blocks: Sequence[Coordinates],
-        options: Options,
+        block: int | Sequence[int] | Sequence[Sequence[int]] = 0,
+        options: Options = DEFAULT,
     ) -> None:
-        watching = bind(program.module, program.name, watch=True)
-        self._program = dataclasses.replace(watching, variables=program.variables)
-        self._stack = contextlib.ExitStack()
-        chosen = [_number(block, grid) for block in blocks]
-        start = self._stack.enter_context(launched(self._program, arguments, grid, memory, options))
-        self._start = start
+        """Step through one block of a launch, or through several in order.
+
+        Other blocks run only if blocks of the kernel may wait for each other; they are not shown.
+
+        Raises:
+            ArgumentError: a block is not one to three integers.
+            CallError: a block is outside of the grid.
+        """
+        several = isinstance(block, list | tuple) and all(
+            isinstance(one, list | tuple) for one in block
+        )
+        blocks: Any = block if several else [block]
+        chosen = [_number(_coordinates(one), grid) for one in blocks]
+        self._start = Start(program, arguments, grid, memory, options, watched=True)
         self._places = Places(program.function, arguments, memory)
-        self._pauses = iter(()) if start is None else _pauses(start, chosen, options)
+        self._pauses = _pauses(self._start, chosen)
 
     def __iter__(self) -> Self:
         """Return itself."""
@@ -225,10 +229,7 @@ class Stepper:
     def __next__(self) -> Executed:
         """Execute up to the next operation and return it."""
         with np.errstate(all="ignore"):
-            pause = next(self._pauses, None)
-        if pause is None:
-            self.close()
-            raise StopIteration
+            pause = next(self._pauses)
         return _executed(pause, self._places)
 
     def __enter__(self) -> Self:
@@ -246,8 +247,7 @@ class Stepper:
 
     def close(self) -> None:
         """Stop without running the rest of the blocks."""
-        self._pauses = iter(())
-        self._stack.close()
+        self._pauses.close()
 
     def run_to(self, line: int, file: str = "") -> Executed | None:
         """Continue to the next operation of a source line, or return None if none follows.
@@ -261,34 +261,9 @@ class Stepper:
         return None
 
     def parameters(self) -> list[tuple[Value, str]]:
-        """Return the entry point's parameters, formatted; empty for an empty grid."""
-        if self._start is None:
-            return []
-        held = zip(self._program.function.body.args, self._start.values, strict=True)
+        """Return the entry point's parameters, formatted."""
+        held = zip(self._start.program.function.body.args, self._start.values, strict=True)
         return [(value, short(_alone(item), value, self._places)) for value, item in held]
-
-
-def step(
-    program: Program,
-    arguments: Sequence[Any],
-    grid: Grid,
-    memory: Memory,
-    block: int | Sequence[int] | Sequence[Sequence[int]] = 0,
-    options: Options = DEFAULT,
-) -> Stepper:
-    """Return a stepper through one block of a launch, or through several in order.
-
-    Other blocks run only if blocks of the kernel may wait for each other; they are not shown.
-
-    Raises:
-        ArgumentError: a block is not one to three integers.
-        CallError: a block is outside of the grid.
-    """
-    several = isinstance(block, list | tuple) and all(
-        isinstance(one, list | tuple) for one in block
-    )
-    chosen: Any = block if several else [block]
-    return Stepper(program, arguments, grid, memory, list(map(_coordinates, chosen)), options)
 
 
 def _coordinates(given: Any) -> Coordinates:
@@ -305,28 +280,21 @@ def _coordinates(given: Any) -> Coordinates:
     return x, y, z
 
 
-def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause]:
-    if not start.program.waits:
-        for number in chosen:
-            start.check()
-            frame = start.frame(np.array([number]))
-            try:
-                for pause in start.program.code.run(frame):
-                    frame.say()  # print before the operation is shown
-                    yield pause
-            finally:
-                frame.flush()
+def _pauses(start: Start, chosen: list[int]) -> Generator[Pause]:
+    if start.program.waits:
+        for pause in start.turns():
+            if int(pause.frame.blocks[0]) in chosen:
+                pause.frame.say()  # print before the operation is shown
+                yield pause
         return
-    numbers = (
-        int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks
-    )
-    most = start.program.footprint.flight
-    for pause in take_turns(
-        numbers, start.one, most=most, order=options.order, cancelled=options.cancelled
-    ):
-        if int(pause.frame.blocks[0]) in chosen:
-            pause.frame.say()
-            yield pause
+    for number in chosen:
+        frame = start.frame(np.array([number]))
+        try:
+            for pause in start.program.code.run(frame):
+                frame.say()
+                yield pause
+        finally:
+            frame.flush()
 
 
 def _executed(pause: Pause, places: Places) -> Executed:

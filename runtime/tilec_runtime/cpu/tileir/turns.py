@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Generator, Iterator
 
 from tilec_runtime.cpu.tileir.control import Moment, Pause, Run
-from tilec_runtime.cpu.tileir.faults import stopped
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.errors import FaultError
@@ -45,7 +44,6 @@ def take_turns(
     *,
     most: int,
     order: str | int = "forward",
-    cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[Pause]:
     """Run blocks to their end; yield every pause except for those of waiting loops.
 
@@ -54,7 +52,6 @@ def take_turns(
         start: creates the frame and the run of a block.
         most: limit of blocks in flight.
         order: order of the blocks within a round, as for `batches`.
-        cancelled: returns whether to stop, called once per round.
 
     Raises:
         FaultError: all blocks in flight wait, and none can end the wait of another; the message
@@ -69,9 +66,6 @@ def take_turns(
             flight.append(_BlockRun(frame=frame, run=run))
         if not flight:
             return
-        kernel = flight[0].frame.launch.options.kernel
-        if cancelled is not None and cancelled():
-            raise stopped(kernel)
         turns = flight[::-1] if order == "reverse" else list(flight)
         if chance is not None:
             chance.shuffle(turns)
@@ -81,7 +75,7 @@ def take_turns(
             for turn in flight:
                 turn.same = 0
         elif all(turn.same >= _PROOF for turn in flight):
-            raise _stuck(kernel, flight, most)
+            raise _stuck(flight, most)
 
 
 def _round(
@@ -137,8 +131,9 @@ def _state(frame: Frame) -> int:
     )
 
 
-def _stuck(kernel: str, flight: list[_BlockRun], most: int) -> FaultError:
+def _stuck(flight: list[_BlockRun], most: int) -> FaultError:
     first = flight[0]
+    kernel = first.frame.launch.options.kernel
     others = f" and {len(flight) - 1} more" if len(flight) > 1 else ""
     assert first.loop is not None
     return FaultError(

@@ -125,7 +125,7 @@ class Checker:
         """Report elements out of bounds and continue."""
         rows = outside.rows
         address = int(outside.addresses[0])
-        region = self._home(outside.op) or self._memory.nearest(address)
+        region = self._home(outside.op) or outside.frame.launch.memory.nearest(address)
         name = region.name if region else ""
         if outside.index is not None and outside.shape is not None:
             index = tuple(int(n) for n in outside.index[0])

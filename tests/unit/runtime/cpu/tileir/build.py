@@ -30,7 +30,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
-from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of
+from tilec_runtime.cpu.tileir.program import BINDERS, Program, body_of, prepare
 from tilec_runtime.cpu.tileir.values import STORAGE
 from tilec_runtime.tensors.host import host_memory
 
@@ -228,7 +228,7 @@ def module(
 
 def program(params: Sequence[Type], fill: Callable[..., object], **more: Any) -> Program:
     """The same, ready to run."""
-    return bind(module(params, fill, **more))
+    return prepare(module(params, fill, **more))
 
 
 def launch(

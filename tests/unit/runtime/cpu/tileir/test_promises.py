@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.runtime.cpu.tileir.build import I32, Builder, module, run_op, tile
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.execute import execute, prepare
+from tilec_runtime.cpu.tileir.execute import execute
 from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     Bounded,
@@ -20,6 +20,7 @@ from tilec_runtime.cpu.tileir.ir import (
     TensorView,
 )
 from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.program import prepare
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import FaultError
 

@@ -10,8 +10,6 @@ import pytest
 
 from tests.conftest import Golden
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, region_of, tile
-from tilec_runtime.cpu.tileir import trace as tileir
-from tilec_runtime.cpu.tileir.execute import prepare
 from tilec_runtime.cpu.tileir.frame import Options
 from tilec_runtime.cpu.tileir.ir import (
     Op,
@@ -24,9 +22,10 @@ from tilec_runtime.cpu.tileir.ir import (
 )
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.ops import OPS
-from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.cpu.tileir.program import Program, prepare
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import FORMS, op_text, render
+from tilec_runtime.cpu.tileir.trace import Stepper
 from tilec_runtime.errors import ArgumentError, FaultError
 
 ROW, POINTER = tile(Scalar.I32, 8), tile(Pointer(Scalar.I32))
@@ -64,7 +63,7 @@ def kernel() -> Program:
 
 def test_each_step_shows_an_operation_with_its_tiles() -> None:
     steps = list(
-        tileir.step(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None))
+        Stepper(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None))
     )
     names = [executed.op.name for executed in steps]
     assert names[:4] == ["get_tile_block_id", "iota", "reshape", "broadcast"]
@@ -83,7 +82,7 @@ def test_each_step_shows_an_operation_with_its_tiles() -> None:
 
 
 def test_a_breakpoint_stops_at_each_pass() -> None:
-    with tileir.step(kernel(), [], (4, 1, 1), Memory(), (1, 0, 0)) as stepper:
+    with Stepper(kernel(), [], (4, 1, 1), Memory(), (1, 0, 0)) as stepper:
         for number, file in enumerate(("", "kernel.py"), start=1):
             executed = stepper.run_to(50, file)
             assert executed is not None
@@ -93,7 +92,7 @@ def test_a_breakpoint_stops_at_each_pass() -> None:
 
 
 def test_a_fault_comes_out_of_the_step_that_meets_it() -> None:
-    stepper = tileir.step(
+    stepper = Stepper(
         kernel(), [], (4, 1, 1), Memory(), (3, 0, 0), Options(output=lambda text: None)
     )
     assert stepper.run_to(60) is not None
@@ -104,7 +103,7 @@ def test_a_fault_comes_out_of_the_step_that_meets_it() -> None:
 @pytest.mark.parametrize("block", [(1.5,), None, (1, 2, 3, 4), True])
 def test_other_blocks_are_none(block: Any) -> None:
     with pytest.raises(ArgumentError, match="block is") as caught:
-        tileir.step(kernel(), [], (4, 1, 1), Memory(), block)
+        Stepper(kernel(), [], (4, 1, 1), Memory(), block)
     assert caught.value.fix == "give one to three whole numbers: 3, or (3, 0, 0)"
 
 
@@ -121,7 +120,7 @@ def test_a_trace_has_a_line_for_each_operation() -> None:
     data = np.zeros(2, np.int32)
     memory = Memory([region_of("x", data), region_of("y", data)])
     made = prepare(module((POINTER, POINTER), fill))
-    stepper = tileir.step(made, [data.ctypes.data] * 2, (2, 1, 1), memory, (1, 0, 0))
+    stepper = Stepper(made, [data.ctypes.data] * 2, (2, 1, 1), memory, (1, 0, 0))
     assert [str(held) for _, held in stepper.parameters()] == ["ptr<i32> x+0", "ptr<i32> y+0"]
     assert [str(executed) for executed in stepper] == [
         "kernel.py:1:1: %2, %3, %4 = get_tile_block_id  -> int32 1, int32 0, int32 0",
