@@ -16,26 +16,23 @@ from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.errors import FaultError
 
-# Iterations of a loop after which a block is suspected to wait forever.
+# Rounds without progress after which a deadlock is suspected.
 _PATIENCE = 32
-# Iterations without any change of state, of all blocks in flight, that prove a deadlock.
+# Further rounds without any change of state, of all blocks in flight, that prove it.
 _PROOF = 8
-# A waiting block runs less and less often, but at least once in this many rounds.
-_SELDOM = 32
 # Average number of times that a block may run in one round.
 _MOVES = 64
 
 
 @dataclasses.dataclass(kw_only=True, slots=True, eq=False)
 class _BlockRun:
+    """A block in flight, with the loop in which it waits."""
+
     frame: Frame
     run: Run
     loop: Op | None = None
+    waits: bool = False
     done: bool = False
-    waits: int = 0
-    due: int = 0
-    state: int = 0
-    same: int = 0
 
 
 def take_turns(
@@ -59,7 +56,8 @@ def take_turns(
     """
     chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
     flight: list[_BlockRun] = []
-    rounds = 0
+    idle, same = 0, 0
+    states: list[int] = []
     while True:
         for number in itertools.islice(numbers, most - len(flight)):
             frame, run = start(number)
@@ -69,23 +67,24 @@ def take_turns(
         turns = flight[::-1] if order == "reverse" else list(flight)
         if chance is not None:
             chance.shuffle(turns)
-        rounds = max(rounds + 1, min(turn.due for turn in flight))
-        if (yield from _round(flight, turns, rounds)):
+        if (yield from _round(flight, turns)):
             flight = [turn for turn in flight if not turn.done]
-            for turn in flight:
-                turn.same = 0
-        elif all(turn.same >= _PROOF for turn in flight):
+            idle = same = 0
+            continue
+        idle += 1
+        if idle > _PATIENCE:
+            before, states = states, [_state(turn.frame) for turn in flight]
+            same = same + 1 if states == before else 0
+        if same >= _PROOF:
             raise _stuck(flight, most)
 
 
-def _round(
-    flight: list[_BlockRun], turns: list[_BlockRun], number: int
-) -> Generator[Pause, None, bool]:
-    """Run every block that is due; return whether any made progress."""
+def _round(flight: list[_BlockRun], turns: list[_BlockRun]) -> Generator[Pause, None, bool]:
+    """Run every block until it waits; return whether any made progress."""
     neighbours = {
         id(turn): flight[max(0, index - 1) : index + 2] for index, turn in enumerate(flight)
     }
-    pending = collections.deque(turn for turn in turns if turn.due <= number)
+    pending = collections.deque(turns)
     moved = False
     for _ in range(_MOVES * len(flight)):
         if not pending:
@@ -93,16 +92,11 @@ def _round(
         turn = pending.popleft()
         if turn.done:
             continue
-        if (yield from _resume(turn)):
-            moved, turn.waits = True, 0
+        turn.waits = not (yield from _resume(turn))
+        if not turn.waits:
+            moved = True
             # In a chain of waiting blocks, a neighbour waits for this progress.
             pending.extendleft(other for other in neighbours[id(turn)] if other.waits)
-        else:
-            turn.waits += 1
-            turn.due = number + min(1 << min(turn.waits, 8), _SELDOM)
-            if turn.waits > _PATIENCE:
-                before, turn.state = turn.state, _state(turn.frame)
-                turn.same = turn.same + 1 if turn.state == before else 0
     return moved
 
 
