@@ -9,7 +9,6 @@ from distributed import Worker, get_worker
 
 from tilec.compile.cluster.parcels import Delivery, Joined, Unit, pack, unpack
 from tilec.compile.events import Blob, Done
-from tilec.compile.pool import Answer
 from tilec.compile.worker import Compile, Reply
 from tilec_runtime.model.image import ImageInfo
 
@@ -26,17 +25,17 @@ async def leave(build: str, dask_worker: Worker) -> None:
 def work(build: str, unit: bytes) -> bytes:
     """Sleep for each request, and return images of the recorded size."""
     task, worker = unpack(unit, Unit), get_worker()
-    answers, images = [], {}
+    replies, images = [], {}
     for index, request in enumerate(task.requests):
         worker.log_event(build, [task.number, index, worker.address])
         axes = dict(request.job.variant.axes)
         time.sleep(float(axes["SECONDS"]))
         done, data = _image(request, int(axes["BYTES"]), float(axes["SECONDS"]))
-        answers.append(Answer(reply=Reply(result=done)))
+        replies.append(Reply(result=done))
         images[done.info.digest] = data
     return pack(
         Delivery(
-            address=worker.address, place=worker.address, answers=tuple(answers), images=images
+            address=worker.address, place=worker.address, replies=tuple(replies), images=images
         )
     )
 

@@ -35,7 +35,7 @@ from common import RESULTS, options, save
 from tilec.compile.cluster.pool import DaskPool
 from tilec.compile.events import Done
 from tilec.compile.pool import Task
-from tilec.compile.worker import Compile, Reply, Setup
+from tilec.compile.worker import Compile, Setup
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -179,9 +179,8 @@ def by_pool(address: str, seconds: Sequence[float], folder: Path) -> None:
     try:
         futures = [pool.submit(task(index, one)) for index, one in enumerate(seconds)]
         for future in futures:
-            (answer,) = future.result()
-            assert isinstance(answer.reply, Reply), answer
-            assert isinstance(answer.reply.result, Done), answer
+            (reply,) = future.result()
+            assert isinstance(reply.result, Done), reply
     finally:
         pool.close()
 

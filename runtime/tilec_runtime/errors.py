@@ -217,7 +217,7 @@ class CompileError(TilecError):
         diagnostics: messages with locations.
         log: the compiler's output.
         command: the compiler's command line.
-        kept: path of the kept input.
+        kept: directory of the kept input, set by the build.
         overtime: whether the job reached its time limit.
     """
 
@@ -228,7 +228,6 @@ class CompileError(TilecError):
         diagnostics: tuple[Diagnostic, ...] = (),
         log: str = "",
         command: str = "",
-        kept: str = "",
         cause: str = "",
         fix: str = "",
         kernel: str = "",
@@ -239,7 +238,7 @@ class CompileError(TilecError):
         self.diagnostics = diagnostics
         self.log = log
         self.command = command
-        self.kept = kept
+        self.kept = ""
         self.overtime = overtime
 
 

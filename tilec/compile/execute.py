@@ -366,12 +366,11 @@ class JobRunner:
         result.target = result.target or str(job.target)
         if isinstance(result, CompileError):
             result.log = result.log or printed
-            if not result.kept:
-                try:
-                    keep_failure(self._kept, job, result, printed)
-                except OSError as exc:
-                    message = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
-                    self._tell((message,))
+            try:
+                keep_failure(self._kept, job, result, printed)
+            except OSError as exc:
+                message = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
+                self._tell((message,))
         return Failed(error=result)
 
     def _tell(self, notes: Sequence[str]) -> None:

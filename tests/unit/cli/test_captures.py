@@ -79,8 +79,8 @@ def build_fails(scene: Scene) -> str:
         kernel="k",
         target="sm_90",
         diagnostics=(wrong,),
-        kept=str(scene.folder / ".tilec/failed/k"),
     )
+    error.kept = str(scene.folder / ".tilec/failed/k")
 
     def fail(_request: object, _observer: object) -> None:
         raise BuildError((error,), total=12)

@@ -26,16 +26,15 @@ UNDEFINED = Diagnostic(
 )
 
 
-def failed(target: str, variant: str = "gemm-f16", **more: object) -> CompileError:
-    kwargs: dict[str, object] = {
-        "diagnostics": (UNDEFINED,),
-        "kept": f"/p/.tilec/failed/{variant}-{target}",
-        "log": "words",
-        **more,
-    }
-    return CompileError(
+def failed(
+    target: str, variant: str = "gemm-f16", *, kept: bool = True, **more: object
+) -> CompileError:
+    kwargs: dict[str, object] = {"diagnostics": (UNDEFINED,), "log": "words", **more}
+    error = CompileError(
         f"{variant}-{target} does not compile", kernel=variant, target=target, **kwargs
     )  # type: ignore[arg-type]
+    error.kept = f"/p/.tilec/failed/{variant}-{target}" if kept else ""
+    return error
 
 
 def test_the_same_error_of_many_jobs_is_shown_once() -> None:
@@ -60,7 +59,7 @@ def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
         BuildError(
             (
                 failed(
-                    "sm_80", diagnostics=(), log=log, kept="", cause="it crashed", fix="report it"
+                    "sm_80", diagnostics=(), log=log, kept=False, cause="it crashed", fix="report it"
                 ),
             ),
             total=1,
@@ -82,7 +81,7 @@ def test_one_mistake_in_several_places_is_told_once() -> None:
     at = (Location(file=f"{name}.cu", line=3, column=9) for name in "abc")
     missing = [Diagnostic(message='cannot open "near.cuh"', location=place) for place in at]
     exc = BuildError(
-        tuple(failed(f"sm_{i}", diagnostics=(d,), kept="") for i, d in enumerate(missing)), total=3
+        tuple(failed(f"sm_{i}", diagnostics=(d,), kept=False) for i, d in enumerate(missing)), total=3
     )
     shown = text(exc)
     assert shown.count("cannot open") == 1
