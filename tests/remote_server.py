@@ -214,15 +214,12 @@ def _action_result() -> Any:
             ("digest", 2, one, message, ".r.Digest"),
             ("is_executable", 4, one, boolean, ""),
         ],
-        "Duration": [("seconds", 1, one, number, ""), ("nanos", 2, one, 5, "")],
-        "ExecutedActionMetadata": [
-            ("worker", 1, one, text, ""),
-            ("virtual_execution_duration", 12, one, message, ".r.Duration"),
-        ],
+        "ExecutedActionMetadata": [("worker", 1, one, text, "")],
         "ActionResult": [
             ("output_files", 2, many, message, ".r.OutputFile"),
             ("exit_code", 4, one, 5, ""),
             ("stdout_raw", 5, one, 12, ""),
+            ("stderr_raw", 7, one, 12, ""),
             ("execution_metadata", 9, one, message, ".r.ExecutedActionMetadata"),
         ],
     }

@@ -38,7 +38,7 @@ from tilec.compile.lockfile import NAME, Lock, Pin, read_lock
 from tilec.compile.project import Project, include_folders
 from tilec.compile.remote.access import resolve
 from tilec.compile.remote.session import RemoteCache, open_remote
-from tilec.compile.remote.usage import Usage, record
+from tilec.compile.remote.usage import Usage
 from tilec.compile.state import WorkDir
 from tilec.frontends.base import BUILTIN
 from tilec.frontends.tools.environment import OWN
@@ -109,9 +109,9 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     with (
         remote or contextlib.nullcontext(),  # exits last, to wait for uploads without the lock
         work.lock(observer.note),
-        runner_of(project, request, cache, observer, work.spool, work.kept) as runner,
+        runner_of(project, request, cache, observer, work.spool, work.kept, remote) as runner,
     ):
-        this = _planned(request, observer, project, cache, runner, started_ns)
+        this = _planned(request, observer, project, cache, remote, runner, started_ns)
         if request.aside and not this.keyed:
             return _nothing_done((), started, jobs=0)
         outputs = this.unchanged_outputs()
@@ -146,7 +146,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             *never_compiled(info),
             *not_reproducible(this.plan.jobs, done),
         ),
-        remote=sum(k.key in cache.fetched for k in this.keyed),
+        remote=sum(k.key in remote.fetched for k in this.keyed) if remote else 0,
         usage=remote.usage if remote else None,
     )
 
@@ -156,6 +156,7 @@ def _planned(
     observer: Observer,
     project: Project,
     cache: Cache,
+    remote: RemoteCache | None,
     runner: JobRunner,
     started_ns: int,
 ) -> _Build:
@@ -172,7 +173,8 @@ def _planned(
     keys = KeyMaker(tools=declared.tools, inputs=declared.inputs)
     keyed = keys.keyed(plan.jobs)
     pins = lock.pinned(request.profile, {k.job.id: k.key for k in keyed})
-    cache.pins = {k.key: pins[k.job.id].row for k in keyed if k.job.id in pins}
+    if remote:
+        remote.pins = {k.key: pins[k.job.id].row for k in keyed if k.job.id in pins}
     return _Build(
         request=request,
         observer=observer,
@@ -182,6 +184,7 @@ def _planned(
         keys=keys,
         keyed=keyed,
         cache=cache,
+        remote=remote,
         lock=lock,
         pins=pins,
         emit=("bundle",) if request.aside else request.emit or project.manifest.output.emit,
@@ -192,9 +195,7 @@ def _planned(
 def _open_remote(
     request: BuildRequest, project: Project, cache: Cache, observer: Observer
 ) -> RemoteCache | None:
-    """Connect the cache to the remote cache that the user or the manifest names.
-
-    Returns None without a remote cache.
+    """Open the remote cache that the user or the manifest names; return None without one.
 
     Raises:
         UsageError: the user's settings are invalid.
@@ -205,14 +206,7 @@ def _open_remote(
     access = resolve(request.remote, named.remote, named.remote_mode)
     if access is None or cache.root is None:
         return None
-    remote = open_remote(
-        access,
-        note=observer.note,
-        ended=lambda usage: record(cache, usage),
-        wait=request.remote.wait,
-    )
-    cache.remote = remote
-    return remote
+    return open_remote(access, cache, note=observer.note, wait=request.remote.wait)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,6 +221,7 @@ class _Build:
     keys: KeyMaker
     keyed: tuple[KeyedJob, ...]
     cache: Cache
+    remote: RemoteCache | None
     lock: Lock
     pins: Mapping[str, Pin]
     emit: tuple[str, ...]
@@ -270,7 +265,7 @@ class _Build:
     def unchanged_outputs(self) -> tuple[Output, ...] | None:
         """Return the outputs of the last build if this one would write the same, or None."""
         whole = not self.declared.unreadable and all(job.cacheable for job in self.plan.jobs)
-        fills = self.cache.remote is not None and self.cache.remote.fills
+        fills = self.remote is not None and self.remote.fills
         if self.request.force or not whole or fills:
             return None
         last = unchanged_outputs(self.cache, self.fingerprint(self.pins), self.root)

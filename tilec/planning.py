@@ -16,6 +16,7 @@ from tilec.compile.execute import JobRunner
 from tilec.compile.keys import Change, KeyMaker, explain_change, recall
 from tilec.compile.project import Project, look_at_project, open_project
 from tilec.compile.remote.access import RemoteChoice
+from tilec.compile.remote.session import RemoteCache
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
@@ -220,8 +221,9 @@ def runner_of(
     observer: Observer,
     spool: Path,
     kept: Path,
+    remote: RemoteCache | None = None,
 ) -> JobRunner:
-    """Return the workers of a build; `spool` and `kept` are those of `JobRunner`."""
+    """Return the workers of a build; the last three are those of `JobRunner`."""
     return JobRunner(
         frontends=project.classes,
         search=project.search,
@@ -229,6 +231,7 @@ def runner_of(
         workers=request.workers,
         scheduler=request.scheduler,
         fallback=request.fallback,
+        remote=remote,
         observer=observer,
         spool=spool,
         kept=kept,

@@ -60,12 +60,12 @@ class Attacked:
 
     def build(self, *, shared: bool) -> list[bytes]:
         """The images of a build, as it would publish them; pins are those of the last build."""
-        cache = Cache(self.private, note=self.notes.append, pins=self.pins)
+        cache = Cache(self.private, note=self.notes.append)
         access = Access(url=RemoteUrl.parse(self.shared.as_uri()), write=True)
-        remote = open_remote(access, note=self.notes.append, ended=lambda _: None, wait=60.0)
+        remote = open_remote(access, cache, note=self.notes.append)
         assert remote
-        cache.remote = remote if shared else None
-        with remote, self.project.pool(cache=cache) as pool:
+        remote.pins = self.pins
+        with remote, self.project.pool(cache=cache, remote=remote if shared else None) as pool:
             done = [one for one in pool.compile(self.jobs) if isinstance(one, Done)]
             self.pins = {job.key: one.row for job, one in zip(self.jobs, done, strict=True)}
             return [one.blob.read() for one in done]

@@ -7,9 +7,9 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec.compile.events import Blob, Done
 from tilec.model.codec import decode, encode
@@ -20,9 +20,6 @@ from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
-
-if TYPE_CHECKING:
-    from tilec.compile.remote.session import RemoteCache
 
 DEFAULT_MAX_BYTES = 2 << 30
 _IMAGES, _RECORDS = store.KINDS[:2]
@@ -56,15 +53,11 @@ class Cache:
             entries first.
         note: gets a text for each damaged entry, for each kind of failure to read or write, and
             for an unused directory.
-        pins: by key, SHA-256 of the index row of the only image to accept from a remote cache that
-            is not the user's own.
 
     Attributes:
         place: the directory, even if unused; `info`, `gc` and `clear` apply to it.
         root: the directory, or None if it is unused.
         noted: all texts that `note` has got.
-        remote: the remote cache of this build, or None.
-        fetched: keys whose images came from the remote cache.
     """
 
     def __init__(
@@ -73,16 +66,12 @@ class Cache:
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
         note: Callable[[str], None],
-        pins: Mapping[str, str] | None = None,
     ) -> None:
         self._note = note
         self.noted: set[str] = set()
         self.folder = root
         self.root = private_root(root, self._note_once)
         self.max_bytes = max_bytes
-        self.pins = pins or {}
-        self.remote: RemoteCache | None = None
-        self.fetched: set[str] = set()
         self._written = 0
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
 
@@ -116,7 +105,7 @@ class Cache:
         try:
             offset = store.save(self.root, _IMAGES, key, meta, image.data)
         except OSError as exc:
-            self._unwritable(exc)
+            self.note_unwritable(exc)
             return None
         self._written += len(image.data)
         return Blob(
@@ -126,31 +115,25 @@ class Cache:
             digest=image.info.digest,
         )
 
-    def fetch(self, keys: Sequence[str]) -> Iterator[tuple[str, Done]]:
-        """Copy images from the remote cache into this one, and yield each as it arrives."""
-        if self.remote is None or self.root is None:
-            return
-        try:
-            for key in self.remote.fetch(keys, self.pins, self._keep):
-                own = self.get(key)
-                if own is not None:
-                    self._written += own.blob.size
-                    self.fetched.add(key)
-                    yield key, own
-        except OSError as exc:
-            self._unwritable(exc)
+    def save(self, key: str, row: bytes, data: bytes) -> None:
+        """Store an image with its index row.
 
-    def share(self, key: str, done: Done) -> None:
-        """Offer a compiled image to the remote cache."""
-        if self.remote is not None and self.root is not None:
-            self.remote.offer(key, lambda: self._row_and_image(key, done.row), done.seconds)
-
-    def _keep(self, key: str, row: bytes, data: bytes) -> None:
+        Raises:
+            OSError: it cannot be written.
+        """
         assert self.root is not None
         store.save(self.root, _IMAGES, key, row, data)
 
-    def _row_and_image(self, key: str, row: str) -> tuple[bytes, bytes] | None:
-        """Return the bytes of an image's index row and of the image, or None if missing."""
+    def read(self, key: str, row: str) -> tuple[bytes, bytes] | None:
+        """Return an image's index row and bytes, or None if missing.
+
+        Args:
+            key: the key.
+            row: SHA-256 of the index row.
+
+        Raises:
+            DamagedError, OSError: it cannot be read, or is another image.
+        """
         assert self.root is not None
         entry = store.read(store.path_of(self.root, _IMAGES, key), now=time.time())
         if entry is None:
@@ -197,7 +180,7 @@ class Cache:
                 b"",
             )
         except OSError as exc:
-            self._unwritable(exc)
+            self.note_unwritable(exc)
         except (ValueError, TypeError):
             return
 
@@ -294,7 +277,8 @@ class Cache:
             f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again",
         )
 
-    def _unwritable(self, exc: OSError) -> None:
+    def note_unwritable(self, exc: OSError) -> None:
+        """Note that the cache cannot be written."""
         text = f"the cache cannot be written ({exc.strerror}: {self.root}): this build goes on, the next one compiles again"
         self._unusable(exc, text)
 

@@ -27,6 +27,7 @@ from tilec_runtime.errors import CompileError, MissingError, TilecError
 # Imported on use: an up-to-date build needs no worker, and must not wait for these imports.
 if TYPE_CHECKING:
     from tilec.compile.pool import LocalPool, Pool, Replies, Task
+    from tilec.compile.remote.session import RemoteCache
     from tilec.compile.worker import Reply, Request, Setup
 
 
@@ -49,6 +50,7 @@ class JobRunner:
         grace: seconds after a limit until a worker is killed.
         scheduler: address of the Dask scheduler whose workers compile; empty for local workers.
         fallback: compile on this machine if the cluster is unusable or lost.
+        remote: the remote cache, or None.
         environ: environment of the workers; None for that of this process.
     """
 
@@ -66,6 +68,7 @@ class JobRunner:
         grace: float = 2.0,
         scheduler: str = "",
         fallback: bool = False,
+        remote: RemoteCache | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._frontends = dict(frontends)
@@ -79,6 +82,7 @@ class JobRunner:
         self._grace = grace
         self._scheduler = scheduler
         self._fallback = fallback
+        self._remote = remote
         self._environ = environ
         # Workers' notes are not shown if this process's cache has given the same note.
         self._noted = cache.noted
@@ -173,20 +177,22 @@ class JobRunner:
                     missing[keyed.key] = [keyed]
                 else:
                     outcomes[keyed.key] = outcome
-                    if self._cache.remote and self._cache.remote.fills:
-                        self._cache.share(keyed.key, outcome)
+                    if self._remote and self._remote.fills:
+                        self._remote.offer(keyed.key, outcome)
         self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
-        if not fresh:
-            outcomes.update(self._fetch(missing))
+        if self._remote and not fresh:
+            outcomes.update(self._fetch(self._remote, missing))
         if missing:
             outcomes.update(self._compile(list(missing.values()), fresh, meanwhile))
         self._observer.finished()
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
-    def _fetch(self, missing: dict[str, list[KeyedJob]]) -> Iterator[tuple[str, Outcome]]:
+    def _fetch(
+        self, remote: RemoteCache, missing: dict[str, list[KeyedJob]]
+    ) -> Iterator[tuple[str, Outcome]]:
         """Yield outcomes from the remote cache by key; remove their jobs from `missing`."""
         keys = [key for key, twins in missing.items() if twins[0].job.cacheable]
-        for key, outcome in self._cache.fetch(keys):
+        for key, outcome in remote.fetch(keys):
             for twin in missing.pop(key):
                 self._observer.job_finished(twin.job.id, outcome)
             yield key, outcome
@@ -245,8 +251,8 @@ class JobRunner:
         outcomes[first.key] = outcome
         self._observer.job_finished(first.job.id, outcome)
         if isinstance(outcome, Done):
-            if not outcome.cached:
-                self._cache.share(first.key, outcome)
+            if self._remote and not outcome.cached:
+                self._remote.offer(first.key, outcome)
             outcome = dataclasses.replace(outcome, cached=True)
         for twin in twins[1:]:
             self._observer.job_finished(twin.job.id, outcome)
@@ -311,7 +317,7 @@ class JobRunner:
                 grace=self._grace,
                 on_start=self._queue_start,
                 note=lambda text: self._events.put(lambda: self._tell((text,))),
-                remote=self._cache.remote,
+                remote=self._remote,
             )
         return self._started_cluster
 

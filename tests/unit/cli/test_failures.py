@@ -59,7 +59,12 @@ def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
         BuildError(
             (
                 failed(
-                    "sm_80", diagnostics=(), log=log, kept=False, cause="it crashed", fix="report it"
+                    "sm_80",
+                    diagnostics=(),
+                    log=log,
+                    kept=False,
+                    cause="it crashed",
+                    fix="report it",
                 ),
             ),
             total=1,
@@ -81,7 +86,8 @@ def test_one_mistake_in_several_places_is_told_once() -> None:
     at = (Location(file=f"{name}.cu", line=3, column=9) for name in "abc")
     missing = [Diagnostic(message='cannot open "near.cuh"', location=place) for place in at]
     exc = BuildError(
-        tuple(failed(f"sm_{i}", diagnostics=(d,), kept=False) for i, d in enumerate(missing)), total=3
+        tuple(failed(f"sm_{i}", diagnostics=(d,), kept=False) for i, d in enumerate(missing)),
+        total=3,
     )
     shown = text(exc)
     assert shown.count("cannot open") == 1

@@ -251,13 +251,11 @@ def test_digests_return_where_workers_can_write(
         server.fault = lambda one: "403" if one.method == fault else ""
         session = open_remote(
             Access(url=RemoteUrl.parse(server.url), write=True),
+            project.cache,
             note=project.observer.note,
-            ended=lambda _: None,
-            wait=20.0,
         )
         assert session
-        project.cache.remote = session
-        with session, remote() as pool:
+        with session, remote(remote=session) as pool:
             here = images(pool.compile(jobs, fresh=True))
         stored = {sha256(data) for (kind, _), data in server.objects.items() if kind == "cas"}
     assert len(project.compiled) == compiles

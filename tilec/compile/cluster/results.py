@@ -71,7 +71,7 @@ class Results:
             raise RemoteError("it was left alone meanwhile")
         try:
             image = asyncio.wrap_future(self._remote.bring(key, row))
-            return (await asyncio.wait_for(image, _SLOW))[1]
+            return await asyncio.wait_for(image, _SLOW)
         except (RemoteError, asyncio.TimeoutError) as exc:
             reason = str(exc) or f"an image did not come within {_SLOW:g} s"
             self._note(f"images return through the scheduler: {reason}")

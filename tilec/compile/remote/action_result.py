@@ -1,117 +1,71 @@
-"""The fields of a protobuf ActionResult that name an image and its index row.
+"""Entries of jobs: a protobuf ActionResult with the index row of an image.
 
-The messages are ActionResult, OutputFile, Digest, ExecutedActionMetadata and Duration of
+The messages are ActionResult, OutputFile and Digest of
 https://github.com/bazelbuild/remote-apis/blob/main/build/bazel/remote/execution/v2/remote_execution.proto
 in the encoding of https://protobuf.dev/programming-guides/encoding/. Servers that validate objects
-under `/ac/` parse them, and may add fields, which this module skips.
+under `/ac/` parse them, check that the image is there, and may add fields, which this module skips.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-LIMIT = 64 << 10
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_OUTPUT_FILES, _METADATA = 2, 9  # fields of ActionResult
+LIMIT = 1 << 20
+_VARINT, _BYTES = 0, 2
+_FIXED = {1: 8, 5: 4}  # bytes of a value, by wire type
+_OUTPUT_FILES, _ROW, _SECONDS = 2, 5, 7  # fields of ActionResult: the latter stdout and stderr
 _PATH, _DIGEST = 1, 2  # fields of OutputFile
 _HASH, _SIZE = 1, 2  # fields of Digest
-_WORKER, _VIRTUAL_DURATION = 1, 12  # fields of ExecutedActionMetadata
-_SECONDS, _NANOS = 1, 2  # fields of Duration
 _MOST_SECONDS = 1e6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Digest:
-    """SHA-256 and size of an object."""
+def encode(row: bytes, *, digest: str, size: int, seconds: float) -> bytes:
+    """Encode an entry; equal arguments give equal bytes.
 
-    hash: str
-    size: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ActionResult:
-    """Output files by path, and their compile time in seconds."""
-
-    files: Mapping[str, Digest]
-    seconds: float = 0.0
-
-
-def encode(result: ActionResult) -> bytes:
-    """Encode the message; equal results give equal bytes."""
-    files = b"".join(
-        _bytes(
-            _OUTPUT_FILES,
-            _bytes(_PATH, path.encode())
-            + _bytes(_DIGEST, _bytes(_HASH, digest.hash.encode()) + _number(_SIZE, digest.size)),
-        )
-        for path, digest in sorted(result.files.items())
+    Args:
+        row: index row of the image.
+        digest: SHA-256 of the image.
+        size: size of the image in bytes.
+        seconds: compile time.
+    """
+    image = _bytes(_HASH, digest.encode()) + _number(_SIZE, size)
+    file = _bytes(_PATH, b"image.bin") + _bytes(_DIGEST, image)
+    return (
+        _bytes(_OUTPUT_FILES, file) + _bytes(_ROW, row) + _bytes(_SECONDS, repr(seconds).encode())
     )
-    seconds = min(max(result.seconds, 0.0), _MOST_SECONDS)
-    duration = _number(_SECONDS, int(seconds)) + _number(_NANOS, int(seconds % 1 * 1e9))
-    metadata = _bytes(_WORKER, b"tilec") + _bytes(_VIRTUAL_DURATION, duration)
-    return files + _bytes(_METADATA, metadata)
 
 
-def decode(data: bytes) -> ActionResult:
-    """Decode a message.
+def decode(data: bytes) -> tuple[bytes, float]:
+    """Return index row and compile time of an entry.
 
     Raises:
-        ValueError: the bytes are not an ActionResult with files; the text is a clause.
+        ValueError: the bytes are not an entry of tilec.
     """
     try:
-        result = _read(data)
-    except (ValueError, IndexError) as exc:
-        raise ValueError("its action result cannot be read") from exc
-    if not result.files:
-        raise ValueError("its action result names no file")
-    return result
+        fields = dict(_fields(data))
+        row, seconds = fields[_ROW], float(fields[_SECONDS])
+    except (ValueError, LookupError) as exc:
+        raise ValueError("its action result is not tilec's") from exc
+    return row, seconds if 0 <= seconds <= _MOST_SECONDS else 0.0
 
 
-def _read(data: bytes) -> ActionResult:
-    files: dict[str, Digest] = {}
-    seconds = 0.0
-    for field, value in _fields(data):
-        if field == _OUTPUT_FILES:
-            row = dict(_fields(_as_bytes(value)))
-            digest = dict(_fields(_as_bytes(row[_DIGEST]))) if _DIGEST in row else {}
-            name = _as_bytes(digest.get(_HASH, b"")).decode()
-            if not _SHA256.fullmatch(name):
-                raise ValueError("no SHA-256")
-            files[_as_bytes(row.get(_PATH, b"")).decode()] = Digest(
-                name, _as_number(digest.get(_SIZE, 0))
-            )
-        elif field == _METADATA:
-            row = dict(_fields(_as_bytes(value)))
-            duration = dict(_fields(_as_bytes(row.get(_VIRTUAL_DURATION, b""))))
-            seconds = (
-                _as_number(duration.get(_SECONDS, 0)) + _as_number(duration.get(_NANOS, 0)) / 1e9
-            )
-    return ActionResult(files=files, seconds=seconds if seconds <= _MOST_SECONDS else 0.0)
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the fields that are bytes."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
-        field, kind = tag >> 3, tag & 7
-        if not field:
-            raise ValueError("no such field")
+        kind = tag & 7
         if kind == _VARINT:
-            value, position = _varint(data, position)
-            yield field, value
+            _, position = _varint(data, position)
             continue
         if kind == _BYTES:
             size, position = _varint(data, position)
-        elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
         else:
-            raise ValueError("no such wire type")
+            size = _FIXED[kind]
         if size > len(data) - position:
             raise ValueError("cut short")
-        yield field, data[position : position + size]
+        if kind == _BYTES:
+            yield tag >> 3, data[position : position + size]
         position += size
 
 
@@ -127,7 +81,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _number(field: int, value: int) -> bytes:
-    return _encoded(field << 3 | _VARINT) + _encoded(value) if value else b""
+    return _encoded(field << 3 | _VARINT) + _encoded(value)
 
 
 def _bytes(field: int, value: bytes) -> bytes:
@@ -141,15 +95,3 @@ def _encoded(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _as_bytes(value: bytes | int) -> bytes:
-    if isinstance(value, int):
-        raise ValueError("a number where bytes are due")  # noqa: TRY004 - the message is wrong
-    return value
-
-
-def _as_number(value: bytes | int) -> int:
-    if isinstance(value, bytes) or value >= 1 << 63:
-        raise ValueError("no size")
-    return value

@@ -103,6 +103,4 @@ def _failure(exc: Exception) -> RemoteError:
     if isinstance(exc, PermissionError):
         return RemoteError("access is denied; credentials are those of the cloud's own tools")
     lines = str(exc).splitlines() or [""]
-    return RemoteError(
-        f"{type(exc).__name__}: {lines[0][:160]}", slow=isinstance(exc, TimeoutError)
-    )
+    return RemoteError(f"{type(exc).__name__}: {lines[0][:160]}")

@@ -15,17 +15,19 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import final
 
+from tilec.compile.cache import Cache
+from tilec.compile.events import Done
 from tilec.compile.remote.access import CONNECTIONS, SECONDS, Access, open_store
-from tilec.compile.remote.images import WrongEntryError, get_image, has_image, put_image
+from tilec.compile.remote.images import Entry, WrongEntryError, get_image, has_image, put_image
 from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, RemoteStore, slow
-from tilec.compile.remote.usage import Usage
+from tilec.compile.remote.usage import Usage, record
 from tilec_runtime.errors import TilecError
 
 _FREE = 30.0  # seconds of look-ups without a required speed
 _FEWEST = 10  # required answers per second after that
 
-Answer = tuple[int, float] | Exception | None
-"""Bytes and seconds of a saved image, an error, or None for a miss."""
+Answer = tuple[Entry, bytes] | Exception | None
+"""An image with its entry, an error, or None for a miss."""
 
 
 @final
@@ -37,31 +39,37 @@ class RemoteCache:
 
     Args:
         store: store of the images.
+        cache: the private cache, to which images are copied, and which counts the use.
         access: permissions and trust of the store.
         note: gets a text for the first wrong entry, the first fault and missing uploads.
-        ended: gets the counts at the end.
         wait: time limit for uploads at the end, in seconds.
         seconds: time limit of a response; bodies get more time by their size.
 
     Attributes:
+        pins: by key, SHA-256 of the index row of the only image to accept from a remote cache that
+            is not the user's own.
+        fetched: keys whose images came from the store.
         usage: counts so far.
     """
 
     def __init__(
         self,
         store: RemoteStore,
+        cache: Cache,
         *,
         access: Access,
         note: Callable[[str], None],
-        ended: Callable[[Usage], None] = lambda _: None,
         wait: float = 60.0,
         seconds: float = SECONDS,
     ) -> None:
+        self.pins: Mapping[str, str] = {}
+        self.fetched: set[str] = set()
+        self.usage = Usage()
         self._store = _Watched(store, seconds)
+        self._cache = cache
         self._access = access
         self._name = f"the remote cache {access.url.shown}"
         self._note = note
-        self._ended = ended
         self._wait = wait
         self._seconds = seconds
         self._crew = _Crew(CONNECTIONS)
@@ -71,26 +79,13 @@ class RemoteCache:
         self._changed = threading.Condition()
         self._pending = 0
         self._refusal = ""
-        self.usage = Usage()
 
-    def fetch(
-        self,
-        keys: Sequence[str],
-        pins: Mapping[str, str],
-        save: Callable[[str, bytes, bytes], None],
-    ) -> Iterator[str]:
-        """Look up keys, and yield each key whose image was saved, in the order of arrival.
+    def fetch(self, keys: Sequence[str]) -> Iterator[tuple[str, Done]]:
+        """Copy images to the private cache, and yield each as it arrives.
 
-        Args:
-            keys: cache keys.
-            pins: required SHA-256 of the index row, by key. Keys without a pin are looked up only
-                in the user's own remote cache.
-            save: stores an index row and an image under a key; several threads call it.
-
-        Raises:
-            OSError: `save` failed.
+        Keys without a pin are looked up only in the user's own remote cache.
         """
-        trusted = [key for key in keys if self._access.own or key in pins]
+        trusted = [key for key in keys if self._access.own or key in self.pins]
         if keys and not trusted and not self._access.write:
             self._note(
                 f"{self._name} gives nothing: tilec.lock pins no image of these sources; "
@@ -102,8 +97,7 @@ class RemoteCache:
 
         def look(key: str) -> None:
             if not self._left:
-                row = "" if self._access.own else pins[key]
-                answers.put((key, self._look(key, row, save)))
+                answers.put((key, self._fetch_one(key)))
 
         whole = False
         began, size = time.monotonic(), self.usage.down
@@ -112,32 +106,31 @@ class RemoteCache:
                 self._crew.submit(functools.partial(look, key))
             for number in range(len(trusted)):
                 key, answer = self._next(answers)
-                if self._count(key, answer):
-                    yield key
+                if self._count(key, answer) and (done := self._cache.get(key)):
+                    self._cache.wrote(done.blob.size)
+                    self.fetched.add(key)
+                    yield key, done
                 worth = number / _FEWEST + (self.usage.down - size) / SLOWEST
                 _require_speed(number + 1, time.monotonic() - began, worth)
             whole = True
         except RemoteError as exc:
             self._note(f"{self._name} is left alone for the rest of this build: {exc}")
+        except OSError as exc:
+            self._cache.note_unwritable(exc)
         finally:
             self._left = not whole
 
-    def offer(
-        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
-    ) -> None:
-        """Upload an image in the background, unless the remote cache has one for its key.
+    def offer(self, key: str, done: Done) -> None:
+        """Upload an image of the private cache in the background.
 
-        Args:
-            key: the cache key.
-            load: returns index row and image, or None if they are missing; called in a thread.
-            seconds: compile time.
+        An image that the remote cache has for the key stays.
         """
         if not self._access.write or self._left:
             return
         with self._changed:
             self._pending += 1
         try:
-            self._crew.submit(lambda: self._upload(key, load, seconds))
+            self._crew.submit(lambda: self._upload(key, done))
         except RemoteError as exc:
             self._count_upload(0, str(exc))
 
@@ -151,8 +144,8 @@ class RemoteCache:
         """URL, without credentials, that workers may write to; empty for none."""
         return self._access.url.shown if self._access.write and not self._left else ""
 
-    def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
-        """Fetch index row and bytes of an image that a worker of this build has uploaded.
+    def bring(self, key: str, row: str) -> Future[bytes]:
+        """Fetch an image that a worker of this build has uploaded.
 
         The future's exception is a RemoteError if this fails.
 
@@ -160,16 +153,15 @@ class RemoteCache:
             key: the cache key.
             row: SHA-256 of the index row.
         """
-        image: Future[tuple[bytes, bytes]] = Future()
+        image: Future[bytes] = Future()
 
         def get() -> None:
             if not image.set_running_or_notify_cancel():
                 return
-            entries: list[tuple[bytes, bytes]] = []
-            answer = self._look(key, row, lambda _, index, data: entries.append((index, data)))
-            if entries:
-                self.usage.down += sum(map(len, entries[0]))
-                image.set_result(entries[0])
+            answer = self._look(key, row)
+            if isinstance(answer, tuple):
+                self.usage.down += _size(answer)
+                image.set_result(answer[1])
             else:
                 image.set_exception(RemoteError(f"{self._name}: {answer or 'an image is gone'}"))
 
@@ -194,22 +186,25 @@ class RemoteCache:
             self._left = True
             self._crew.close()
             self._store.close()
-            self._ended(self.usage)
+            record(self._cache, self.usage)
 
-    def _look(self, key: str, row: str, save: Callable[[str, bytes, bytes], None]) -> Answer:
+    def _fetch_one(self, key: str) -> Answer:
+        """Look up a key, and copy its image to the private cache."""
+        answer = self._look(key, "" if self._access.own else self.pins[key])
+        if isinstance(answer, tuple):
+            try:
+                self._cache.save(key, answer[0].row, answer[1])
+            except OSError as exc:
+                return exc
+        return answer
+
+    def _look(self, key: str, row: str) -> Answer:
         try:
-            entry = get_image(self._store, key, row=row)
+            return get_image(self._store, key, row=row)
         except (RemoteError, WrongEntryError) as exc:
             return exc
         except Exception as exc:  # noqa: BLE001 - the build's thread waits for an answer
             return RemoteError(f"the request failed ({type(exc).__name__})")
-        if entry is None:
-            return None
-        try:
-            save(key, entry.row, entry.data)
-        except OSError as exc:
-            return exc
-        return len(entry.row) + len(entry.data), entry.seconds
 
     def _next(self, answers: queue.SimpleQueue[tuple[str, Answer]]) -> tuple[str, Answer]:
         """Wait for an answer.
@@ -246,18 +241,16 @@ class RemoteCache:
             self.usage.misses += 1
         else:
             self.usage.hits += 1
-            self.usage.down += answer[0]
-            self.usage.saved += answer[1]
+            self.usage.down += _size(answer)
+            self.usage.saved += answer[0].seconds
             return True
         return False
 
-    def _upload(
-        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
-    ) -> None:
+    def _upload(self, key: str, done: Done) -> None:
         size, refusal = 0, ""
         if not (self._refusal or self._left):
             try:
-                size = self._upload_one(key, load, seconds)
+                size = self._upload_one(key, done)
             except RemoteError as exc:
                 refusal = str(exc)
             except Exception as exc:  # noqa: BLE001 - no upload fails a build
@@ -274,14 +267,12 @@ class RemoteCache:
             self._pending -= 1
             self._changed.notify_all()
 
-    def _upload_one(
-        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
-    ) -> int:
-        entry = load()
-        if entry is None or (key not in self._looked_at and has_image(self._store, key)):
+    def _upload_one(self, key: str, done: Done) -> int:
+        image = self._cache.read(key, done.row)
+        if image is None or (key not in self._looked_at and has_image(self._store, key)):
             return 0
-        put_image(self._store, key, *entry, seconds=seconds)
-        return len(entry[0]) + len(entry[1])
+        put_image(self._store, key, *image, seconds=done.seconds)
+        return sum(map(len, image))
 
     def _finish_uploads(self) -> None:
         with self._changed:
@@ -300,10 +291,10 @@ class RemoteCache:
 
 def open_remote(
     access: Access,
+    cache: Cache,
     *,
     note: Callable[[str], None],
-    ended: Callable[[Usage], None],
-    wait: float,
+    wait: float = 60.0,
     seconds: float = SECONDS,
 ) -> RemoteCache | None:
     """Return the remote cache for a build, or None with a note if it cannot be used."""
@@ -314,7 +305,7 @@ def open_remote(
     except RemoteError as exc:
         note(f"the remote cache {access.url.shown} is not used: {exc}")
         return None
-    return RemoteCache(store, access=access, note=note, ended=ended, wait=wait, seconds=seconds)
+    return RemoteCache(store, cache, access=access, note=note, wait=wait, seconds=seconds)
 
 
 class _Watched:
@@ -420,7 +411,11 @@ def _require_speed(answers: int, seconds: float, worth: float) -> None:
         RemoteError: the remote cache is too slow.
     """
     if seconds > _FREE + worth:
-        raise RemoteError(f"it gave {answers} answers in {seconds:.0f} s", slow=True)
+        raise RemoteError(f"it gave {answers} answers in {seconds:.0f} s")
+
+
+def _size(image: tuple[Entry, bytes]) -> int:
+    return len(image[0].row) + len(image[1])
 
 
 def _images(count: int) -> str:

@@ -9,20 +9,12 @@ SLOWEST = 1 << 18  # required bytes per second of a body
 
 
 class RemoteError(Exception):
-    """A store failed; the message is a clause without credentials.
-
-    Attributes:
-        slow: whether it did not respond within the time limit.
-    """
-
-    def __init__(self, reason: str, *, slow: bool = False) -> None:
-        super().__init__(reason)
-        self.slow = slow
+    """A store failed; the message is a clause without credentials."""
 
 
 def slow(seconds: float) -> RemoteError:
     """Return the error of a response that exceeds its time limit."""
-    return RemoteError(f"it took more than {seconds:g} s for an answer", slow=True)
+    return RemoteError(f"it took more than {seconds:g} s for an answer")
 
 
 class TooLargeError(Exception):

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
 
+from tilec.compile.cache import Cache
 from tilec.model.codec import decode
 
 _RECORD = "remote cache"
-
-
-class Records(Protocol):
-    """The records of the private cache: small JSON values by name."""
-
-    def get_record(self, key: str) -> object:
-        """Return a value, or None."""
-
-    def put_record(self, key: str, value: object) -> None:
-        """Store a value."""
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -55,19 +45,19 @@ class Usage:
 _NAMES = tuple(field.name for field in dataclasses.fields(Usage))
 
 
-def record(records: Records, usage: Usage) -> None:
+def record(cache: Cache, usage: Usage) -> None:
     """Store the counts of a build that used the remote cache, and add them to the sum."""
     if not usage.any:
         return
-    before = recorded(records)
+    before = recorded(cache)
     total = usage.add(before[1]) if before else usage
     rows = {"last": dataclasses.asdict(usage), "total": dataclasses.asdict(total)}
-    records.put_record(_RECORD, rows)
+    cache.put_record(_RECORD, rows)
 
 
-def recorded(records: Records) -> tuple[Usage, Usage] | None:
+def recorded(cache: Cache) -> tuple[Usage, Usage] | None:
     """Return the counts of the last build with the remote cache and the sum, or None."""
-    rows = records.get_record(_RECORD)
+    rows = cache.get_record(_RECORD)
     try:
         if isinstance(rows, dict):
             return decode(Usage, rows["last"]), decode(Usage, rows["total"])

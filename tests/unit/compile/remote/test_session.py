@@ -15,12 +15,11 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import Done
 from tilec.compile.keys import KeyedJob
 from tilec.compile.remote.access import Access
-from tilec.compile.remote.action_result import decode
-from tilec.compile.remote.images import IMAGE
 from tilec.compile.remote.session import open_remote
 from tilec.compile.remote.usage import Usage
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.errors import CompileError
+from tilec_runtime.model.digest import sha256
 
 JOBS = 3
 
@@ -52,15 +51,14 @@ class Farm:
         options: dict[str, Any] | None = None,
     ) -> list[Done]:
         """Build as a new process would: nothing but the cache's files is kept."""
-        cache = Cache(project.root / "cache", note=project.observer.note, pins=pins)
+        cache = Cache(project.root / "cache", note=project.observer.note)
         access = Access(url=RemoteUrl.parse(self.url), write=write or fill, fill=fill, own=own)
-        remote = open_remote(
-            access, note=project.observer.note, ended=self.usages.append, wait=wait, seconds=seconds
-        )
+        remote = open_remote(access, cache, note=project.observer.note, wait=wait, seconds=seconds)
         assert remote
-        cache.remote = remote
-        with remote, project.pool(cache=cache, workers=1) as pool:
+        remote.pins = pins or {}
+        with remote, project.pool(cache=cache, remote=remote) as pool:
             done = pool.compile(jobs(project, **(options or {})), fresh=fresh)
+        self.usages.append(remote.usage)
         assert all(isinstance(one, Done) for one in done), done
         return [one for one in done if isinstance(one, Done)]
 
@@ -148,7 +146,7 @@ READING = [
     ("GET", "ac", "slow", f"{LEFT}it took more than 0.3 s"),
     ("GET", "ac", "drip headers", f"{LEFT}it took more than 0.3 s"),
     ("GET", "ac", "truncated", f"{LEFT}the connection was cut"),
-    ("GET", "ac", "html", f"{UNUSED}its action result cannot be read"),
+    ("GET", "ac", "html", f"{UNUSED}its action result is not tilec's"),
     ("GET", "ac", "endless", f"{UNUSED}it is larger than it says"),
     ("GET", "cas", "truncated", f"{LEFT}the connection was cut"),
     ("GET", "cas", "wrong", f"{UNUSED}its bytes are not those of its digest"),
@@ -180,7 +178,6 @@ def test_faults_while_reading(
 
 TAKES_NONE = "takes no uploads: it answers"
 WRITING = [
-    ("HEAD", "ac", "500", "takes no uploads: it answers 500"),
     ("PUT", "cas", "507", f"{TAKES_NONE} 507 (Insufficient Storage); 3 images were not uploaded"),
     ("PUT", "cas", "403", f"{TAKES_NONE} 403"),
     ("PUT", "cas", "cut", "takes no uploads: the connection was cut"),
@@ -250,10 +247,9 @@ def test_an_interrupted_build_waits_for_nothing(farm: Farm, server: CacheServer)
 def build_and_fail(farm: Farm, project: Project, error: BaseException) -> None:
     cache = Cache(project.root / "cache", note=project.observer.note)
     access = Access(url=RemoteUrl.parse(farm.url), write=True)
-    remote = open_remote(access, note=project.observer.note, ended=lambda _: None, wait=600.0)
+    remote = open_remote(access, cache, note=project.observer.note, wait=600.0)
     assert remote
-    cache.remote = remote
-    with remote, project.pool(cache=cache) as pool:
+    with remote, project.pool(cache=cache, remote=remote) as pool:
         pool.compile(jobs(project))
         raise error
 
@@ -263,11 +259,8 @@ def test_what_is_there_is_not_uploaded_again(
 ) -> None:
     done = farm.build(farm.machine("second"), write=True, fresh=True)
     assert (compiled(done), images(done)) == (JOBS, filled)
-    assert (server.asked("HEAD"), server.asked("PUT"), server.asked("GET", "cas")) == (
-        3 * JOBS,
-        0,
-        0,
-    )
+    asked = [server.asked("GET"), server.asked("HEAD"), server.asked("PUT")]
+    assert asked == [JOBS, JOBS, 0]
     assert farm.usages == [Usage()]
 
 
@@ -276,13 +269,13 @@ def test_an_entry_of_no_use_is_replaced(
     what: str, farm: Farm, filled: list[bytes], server: CacheServer
 ) -> None:
     bad = jobs(farm.machine("reader"))[2].key
-    files = decode(server.objects["ac", bad]).files
+    image = "cas", sha256(filled[2])
     if what == "wrong":
         server.objects["ac", bad] = b"<html>"
     elif what == "evicted":
-        del server.objects["cas", files[IMAGE].hash]
+        del server.objects[image]
     else:
-        server.objects["cas", files[IMAGE].hash] = b"x" * files[IMAGE].size
+        server.objects[image] = b"x" * len(filled[2])
     farm.build(farm.machine("second"), write=True)
     done = farm.build(farm.machine("third"))
     assert (compiled(done), images(done)) == (0, filled)

@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.remote_server import ActionResult, CacheServer, basic
 from tilec.compile.cache import index_row
-from tilec.compile.remote import action_result as codec
 from tilec.compile.remote.access import Access, open_store
+from tilec.compile.remote.action_result import LIMIT, decode, encode
 from tilec.compile.remote.folder import FolderStore
 from tilec.compile.remote.http import HttpStore
-from tilec.compile.remote.images import WrongEntryError, get_image, name_of, put_image
+from tilec.compile.remote.images import (
+    WrongEntryError,
+    get_image,
+    has_image,
+    name_of,
+    put_image,
+)
 from tilec.compile.remote.store import RemoteError, RemoteStore, TooLargeError
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.model.arch import Target
@@ -62,67 +68,69 @@ def test_a_store_gives_what_was_put(store: RemoteStore) -> None:
 
 def test_images_go_through_every_store(store: RemoteStore) -> None:
     assert get_image(store, KEY) is None
+    assert not has_image(store, KEY)
     row = index_row(KEY, image())
-    digest = put_image(store, KEY, row, image().data, seconds=1.5)
-    assert digest == sha256(row)
-    for wanted in (digest, ""):
-        entry = get_image(store, KEY, row=wanted)
-        assert entry
-        assert (entry.row, entry.digest, entry.data) == (row, digest, image().data)
-        assert entry.seconds == 1.5
+    put_image(store, KEY, row, image().data, seconds=1.5)
+    assert has_image(store, KEY)
+    for wanted in (sha256(row), ""):
+        found = get_image(store, KEY, row=wanted)
+        assert found
+        entry, data = found
+        assert (entry.row, entry.seconds, data) == (row, 1.5, image().data)
     with pytest.raises(WrongEntryError, match="another image than the one that tilec"):
         get_image(store, KEY, row="0" * 64)
 
 
-@pytest.mark.parametrize("evicted", ["row", "image"])
-def test_an_evicted_object_is_a_miss(evicted: str, server: CacheServer) -> None:
+def test_an_evicted_image_is_a_miss(server: CacheServer) -> None:
     store = open_store(Access(url=RemoteUrl.parse(server.url)))
-    row = index_row(KEY, image())
-    put_image(store, KEY, row, image().data)
-    del server.objects["cas", sha256(row if evicted == "row" else image().data)]
+    put_image(store, KEY, index_row(KEY, image()), image().data, seconds=1.5)
+    del server.objects["cas", sha256(image().data)]
     assert get_image(store, KEY) is None
+    assert not has_image(store, KEY)
     store.close()
 
 
 # --- entries of a hostile store ---
 
 
-NOT_ITS = "its image is not that of its index row"
 UNREAD = "its index row cannot be read"
+NO_IMAGE = "its index row names no image"
+LARGER, OTHER_BYTES = "it is larger than it says", "its bytes are not those of its digest"
+
+
+def entry(row: bytes) -> bytes:
+    return encode(row, digest=sha256(image().data), size=len(image().data), seconds=1.5)
 
 
 @pytest.mark.parametrize(
-    ("row", "data", "why"),
+    ("row", "why"),
     [
-        (index_row(OTHER, image()), image().data, "it belongs to another key"),
-        (index_row(KEY, image()), b"other code", NOT_ITS),
-        (index_row(KEY, sized(7)), image().data, NOT_ITS),
-        (b"<html>", image().data, UNREAD),
-        (b"[" * 100_000, image().data, UNREAD),
-        (b"[1]", image().data, UNREAD),
-        (b" " * ((1 << 20) + 1), image().data, "it claims 1048577 bytes, and the most is 1048576"),
+        (index_row(OTHER, image()), "it belongs to another key"),
+        (index_row(KEY, sized(7)), LARGER),
+        (index_row(KEY, sized(1000)), OTHER_BYTES),
+        (index_row(KEY, sized((256 << 20) + 1)), NO_IMAGE),
+        (index_row(KEY, sized(-1)), NO_IMAGE),
+        (index_row(KEY, image()).replace(b'"size":400', b'"size":400.0'), NO_IMAGE),
+        (index_row(KEY, image()).replace(sha256(image().data).encode(), b"../../x"), NO_IMAGE),
+        (b"<html>", UNREAD),
+        (b"[" * 100_000, UNREAD),
+        (b"[1]", UNREAD),
+        (b" " * (1 << 20), LARGER),
     ],
-    ids=range(7),
+    ids=range(11),
 )
-def test_refuses_entries_of_something_else(
-    row: bytes, data: bytes, why: str, tmp_path: Path
-) -> None:
+def test_refuses_entries_of_something_else(row: bytes, why: str, tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
-    put_image(store, KEY, row, data)
+    store.put("cas", sha256(image().data), image().data)
+    store.put("ac", name_of(KEY), entry(row))
     with pytest.raises(WrongEntryError, match=why):
         get_image(store, KEY)
+    assert why in (LARGER, OTHER_BYTES) or not has_image(store, KEY)
 
 
 @pytest.mark.parametrize(
     "message",
-    [
-        b"<!doctype html>",
-        b"",
-        b"\x12",
-        codec.encode(codec.ActionResult(files={"a": codec.Digest("0" * 64, 1)})),
-        codec.encode(codec.ActionResult(files={"row.json": codec.Digest("../../x", 1)})),
-        bytes(codec.LIMIT + 1),
-    ],
+    [b"<!doctype html>", b"", b"\x12", entry(b"")[:40], b"\x28\x01", bytes(LIMIT + 1)],
 )
 def test_refuses_what_is_no_action_result_of_tilec(message: bytes, tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
@@ -185,43 +193,32 @@ def test_a_password_of_a_proxy_is_decoded() -> None:
 # --- the action result ---
 
 
-DIGESTS = st.builds(
-    codec.Digest,
-    st.text("0123456789abcdef", min_size=64, max_size=64),
-    st.integers(0, 2**63 - 1),
-)
-RESULTS = st.builds(
-    codec.ActionResult,
-    files=st.dictionaries(
-        st.text(st.characters(codec="utf-8"), min_size=1), DIGESTS, min_size=1, max_size=4
-    ),
-    seconds=st.integers(0, 10**6 * 64).map(lambda n: n / 64),
-)
-
-
 @examples(100)
-@given(RESULTS)
-def test_protobuf_reads_what_is_encoded(result: codec.ActionResult) -> None:
+@given(
+    st.binary(min_size=1, max_size=300),
+    st.integers(0, 2**40),
+    st.integers(0, 10**6 * 64).map(lambda n: n / 64),
+)
+def test_protobuf_reads_what_is_encoded(row: bytes, size: int, seconds: float) -> None:
+    data = encode(row, digest=KEY, size=size, seconds=seconds)
     message = ActionResult()
-    message.ParseFromString(codec.encode(result))
-    assert {one.path: codec.Digest(one.digest.hash, one.digest.size_bytes)
-            for one in message.output_files} == result.files  # fmt: skip
-    taken = message.execution_metadata.virtual_execution_duration
-    assert taken.seconds + taken.nanos / 1e9 == result.seconds
-    assert message.execution_metadata.worker == "tilec"
+    message.ParseFromString(data)
+    (file,) = message.output_files
+    assert (file.path, file.digest.hash, file.digest.size_bytes) == ("image.bin", KEY, size)
+    assert (message.stdout_raw, float(message.stderr_raw)) == (row, seconds)
     # A server writes the message again, with fields of its own.
-    message.exit_code, message.stdout_raw = 3, b"\x12\x00"
-    assert codec.decode(message.SerializeToString()) == result
-    assert codec.decode(codec.encode(result)) == result
+    message.exit_code, message.execution_metadata.worker = 3, "host"
+    assert decode(message.SerializeToString()) == decode(data) == (row, seconds)
 
 
 @examples(100)
 @given(st.binary(max_size=200))
 @example(b"\xff" * 11)
 @example(b"\x12\x00")
+@example(entry(b"{}").replace(b"1.5", b"nan"))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        result = codec.decode(data)
+        _, seconds = decode(data)
     except ValueError:
         return
-    assert result.files
+    assert 0 <= seconds <= 1e6
