@@ -46,23 +46,37 @@ class Deferred:
     """An op.
 
     Attributes:
-        real: it. body: what it does; gives its result, of handles, copies, numbers and tuples, or
-            raises RefusedError.
-        parts: what it keeps alive until it runs: handles, claims, ops.
+        real: it. body: what it does with the results of its sources; gives its result, of handles,
+            copies, numbers and tuples, or raises RefusedError.
+        parts: what it keeps alive until it has run: handles, claims, launches.
+        sources: ops that run first, and are kept until all of them have run.
+        results: of the sources.
         alone: it looks, when it runs, at what others may use: it must not run beside others.
         used: what it went into.
         lasting: it can be used again.
     """
 
     real: Any
-    body: Callable[[], Any]
+    body: Callable[..., Any]
     parts: list[Any]
+    sources: list[Deferred] = dataclasses.field(default_factory=list)
+    results: list[Any] = dataclasses.field(default_factory=list)
     alone: bool = False
     used: str = ""
     lasting: bool = False
 
     def run(self) -> Any:
-        return self.body()
+        if self.lasting:
+            return self.body()
+        try:
+            for source in self.sources:
+                self.results.append(source.run())
+            self.sources.clear()
+            return self.body(*self.results)
+        finally:
+            for kept in (self.parts, self.sources, self.results):
+                kept.clear()
+            self.body = tuple
 
     def take(self, where: str) -> None:
         if not self.lasting:
@@ -177,11 +191,11 @@ class Once:
 
     def run(self) -> Any:
         if self.op is not None:
-            op, self.op = self.op, None
             try:
-                self.result = op.run()
+                self.result = self.op.run()
             except RefusedError as error:
                 self.wrong = error.wrong
+            self.op = None
         if self.wrong:
             raise RefusedError(self.wrong)
         return self.result
@@ -276,7 +290,7 @@ def reached(roots: list[Any]) -> tuple[set[Handle], set[Claim], list[Launch]]:
         elif isinstance(thing, (tuple, list)):
             left += thing
         elif isinstance(thing, Deferred):
-            left += thing.parts
+            left += thing.parts + thing.sources + thing.results
         elif isinstance(thing, Launch):
             launches.append(thing)
             left += [*thing.arguments, *thing.claims]

@@ -78,13 +78,12 @@ def picked(w: World, op: Deferred, *, written: bool) -> Deferred | None:
         lambda found: found if (first := real_first(found, written=written)) is None else first
     )
 
-    def run() -> Any:
-        found = op.run()
+    def pick(found: Any) -> Any:
         first = first_handle(found, written=written)
         return found if first is None else first
 
     _forget(w, op)
-    return Deferred(real, run, [op], alone=op.alone)
+    return Deferred(real, pick, [], [op], alone=op.alone)
 
 
 def _forget(w: World, op: Deferred) -> None:
@@ -143,7 +142,7 @@ def together(w: World, n: Numbers) -> None:
     real = w.attempt(wrong, lambda: zip_ops(*[op.real for op in ops]))
     if wrong:
         return
-    _combined(w, ops, "zip_ops", real, lambda: tuple([op.run() for op in ops]))
+    _combined(w, ops, "zip_ops", real, lambda *found: found)
 
 
 def _combined(
@@ -151,7 +150,7 @@ def _combined(
     ops: list[Deferred],
     where: str,
     real: Any,
-    run: Callable[[], Any],
+    model: Callable[..., Any],
     *,
     alone: bool = False,
     parts: Any = (),
@@ -160,7 +159,12 @@ def _combined(
     for op in ops:
         op.take(f"moved into {where}")
         _forget(w, op)
-    w.add_op(Deferred(real, run, [*ops, *parts], alone=alone))
+
+    def run(*found: Any) -> Any:
+        w.sweep()  # the sources have run: what they alone kept is gone
+        return model(*found)
+
+    w.add_op(Deferred(real, run, list(parts), list(ops), alone=alone))
     for op in ops:
         if op.used:
             w.attempt(used(op), op.real.sync)
@@ -196,7 +200,7 @@ def chain(w: World, n: Numbers, op: Deferred) -> None:
     real = w.attempt(used(op), act)
     if op.used:
         return
-    _combined(w, [op], verb, real, lambda: model(op.run()), alone=verb == "unshare")
+    _combined(w, [op], verb, real, model, alone=verb == "unshare")
 
 
 @on
@@ -215,7 +219,7 @@ def then(w: World, n: Numbers, op: Deferred) -> None:
         [op],
         "then",
         op.real.then(real_function),
-        lambda: model(op.run()),
+        model,
         alone=kind in (0, 1),
         parts=parts,
     )
@@ -378,16 +382,13 @@ def unchecked(w: World, n: Numbers, op: Deferred) -> None:
     def nested(found: Any) -> Any:
         return as_op(ways[n.b // 2](real_function(found)))
 
-    def run() -> Any:
-        return model(op.run())
-
     parts = [captured] if kind in (0, 1) else []
     _combined(
         w,
         [op],
         "then_unchecked",
         op.real.then_unchecked(nested),
-        run,
+        model,
         alone=kind in (0, 1),
         parts=parts,
     )
@@ -415,7 +416,7 @@ def unzip(w: World, n: Numbers, op: Deferred) -> None:
         return
     op.take("moved into")
     _forget(w, op)
-    once = Once(Deferred(None, lambda: listed(op.run()), [op]))
+    once = Once(Deferred(None, listed, [], [op]))
     for place in range(count):
         w.add_op(
             Deferred(

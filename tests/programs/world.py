@@ -84,6 +84,7 @@ class World:
         self.futures: list[Pending] = []
         self.policy: Any = None
         self.launches: list[Launch] = []
+        self.results: list[Any] = []  # of the ops that this step runs
         self.refusals = 0
 
     # What steps do
@@ -129,11 +130,9 @@ class World:
         op.take("executed")
         try:
             result, wrong = op.run(), []
+            self.results.append(result)
         except RefusedError as error:
             result, wrong = None, error.wrong
-        if not op.lasting:
-            op.parts.clear()
-            op.body = tuple  # the old one has all that was in the op
         return result, wrong
 
     def give(self, result: Any, real: Any, *, keep: bool = True) -> None:
@@ -188,7 +187,8 @@ class World:
     @property
     def roots(self) -> list[Any]:
         """What keeps everything else alive."""
-        return [self.slots, self.ops, [pending.result for pending in self.futures]]
+        pending = [pending.result for pending in self.futures]
+        return [self.slots, self.ops, pending, self.results]
 
     def sweep(self) -> None:
         """Let go, in the model, what nothing keeps alive."""
@@ -257,6 +257,7 @@ class World:
 
     def check(self) -> None:
         """After every step."""
+        self.results.clear()
         self.sweep()
         try:
             self.compare_claims()
