@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import hashlib
 import math
 import os
 import signal
@@ -29,6 +30,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
+_RUNTIME = Path(__file__).parents[1] / "runtime"
 Golden = Callable[[Path, str], None]
 Terminal = Callable[[int], None]
 
@@ -51,10 +53,24 @@ _STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _require_fresh_core()
     limit = _limit(config)
     if limit:
         config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
         os.register_at_fork(after_in_child=lambda: signal.alarm(math.ceil(limit) + _CHILD_OUTLIVES))
+
+
+def _require_fresh_core() -> None:
+    """Refuse a launch core that was built from other C sources: its failures name no cause."""
+    from tilec_runtime.device.core import CORE
+
+    files = sorted((_RUNTIME / "tilec_runtime/_core").rglob("*.[ch]"))
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    if CORE is not None and getattr(CORE, "sources", "") != digest:
+        raise pytest.UsageError(
+            "the launch core was built from other C sources; build it: "
+            f"(cd {_RUNTIME} && python setup.py build_ext --inplace)"
+        )
 
 
 def pytest_unconfigure() -> None:

@@ -200,7 +200,7 @@ static PyMethodDef methods[] = {
 static int fill_module(PyObject *module)
 {
     struct core *core = core_of(module);
-    if (PyModule_AddFunctions(module, claims_methods) < 0)
+    if (PyModule_AddFunctions(module, claims_methods) < 0 || PyModule_AddStringConstant(module, "sources", SOURCES) < 0)
         return -1;
     core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
     core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
