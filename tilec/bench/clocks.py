@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.bench.measure import ClockReading
+from tilec_runtime.device.seam import DeviceInfo
 
 # Bits of NVML's event reasons that slow a kernel down. Idle clocks and clocks set by a user do not.
 _REASONS = {0x4: "power", 0x8: "hardware", 0x20: "heat", 0x40: "heat", 0x80: "power"}
@@ -59,6 +60,13 @@ class Clocks:
         reason = str(error).strip() or "no reason given"
         self.missing = f"the clocks cannot be read: {type(error).__name__}: {reason}"
         self._handle = None
+
+
+def driver_text(device: DeviceInfo, clocks: Clocks | None) -> str:
+    """Return the version of a GPU's driver, or its release of CUDA; empty for the cpu device."""
+    if clocks is None:
+        return ""
+    return clocks.driver or f"CUDA {device.driver[0]}.{device.driver[1]}"
 
 
 def uuid_of(ordinal: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilec.bench.ceilings import known_ceilings, measured_apart, path_of
-from tilec.bench.clocks import Clocks, uuid_of
+from tilec.bench.clocks import Clocks, driver_text, uuid_of
 from tilec.bench.libraries import Library, NumpyLibrary, open_library
 from tilec.bench.report import Setting
 from tilec.bench.rivals import Call
@@ -60,8 +60,8 @@ class BenchDevice:
         self._uuid = "" if self._device.interprets else uuid_of(self._device.ordinal)
         self._clocks = None if self._device.interprets else Clocks(self._uuid)
         self.clocks_missing = self._clocks.missing if self._clocks else ""
-        version = self._clocks.driver if self._clocks else ""
-        self.setting = setting_of(self._device, version, cold=cold)
+        driver_version = driver_text(self._device, self._clocks)
+        self.setting = setting_of(self._device, driver_version, cold=cold)
 
     def clock(self) -> float:
         """Return the host's seconds."""
@@ -147,7 +147,7 @@ def setting_of(device: DeviceInfo, driver: str, *, cold: bool) -> Setting:
         kind="cuda",
         device=device.name,
         multiprocessors=device.multiprocessors,
-        driver=driver or f"CUDA {device.driver[0]}.{device.driver[1]}",
+        driver=driver,
         cold=cold,
     )
 

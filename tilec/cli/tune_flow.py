@@ -101,7 +101,7 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         with _log(wish, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
             prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
-            work = Work(facts=foundry.facts, kernel=kernel, prepared=prepared, candidates=foundry)
+            work = Work(facts=foundry.facts, kernel=kernel, prepared=prepared, make=foundry.make)
             return _measure(app, wish, work, devices, own, log, known, record)
 
 
@@ -199,7 +199,7 @@ def _measure(
             clock=wish.clock,
         )
         results = session.run()
-    return _write(app, work, ready, results, session, record)
+    return _write(app, work, ready, results, record)
 
 
 def _write(
@@ -207,7 +207,6 @@ def _write(
     work: Work,
     ready: Ready,
     results: Sequence[CaseResult],
-    session: Session,
     path: Path,
 ) -> dict[str, Any]:
     facts = work.facts
@@ -221,8 +220,7 @@ def _write(
         message = "is correct" if any(result.trials for result in results) else "was tried"
         app.note(f"no candidate of {facts.info.name} {message}: no record was written")
         return document
-    sizes = {one.space.case.name: one.at for one in work.prepared}
-    record, notes = new_record(facts, ready, results, sizes, session.built)
+    record, notes = new_record(facts, ready, results)
     record, changed = merged(read_old(path, app.show(path)), record, facts.info)
     for text in (*notes, *((f"{app.show(path)}: {changed}",) if changed else ())):
         app.note(f"note: {text}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from tilec.build import BuildRequest
 from tilec.compile.assemble import bundle_info
@@ -42,11 +41,8 @@ class CompiledPoint:
     failure: str = ""
 
 
-class Candidates(Protocol):
-    """A source of candidates: a compiler, or a kit."""
-
-    def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
-        """Return the outcome for these points."""
+# Returns the outcome for points, by a compiler or from a kit.
+Make = Callable[[Sequence[Point]], Mapping[Point, CompiledPoint]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,17 +50,6 @@ class _Index:
     cases: tuple[_Case, ...]
 
 
-class Unpacked:
-    """The candidates of a kit, as `Candidates`."""
-
-    def __init__(self, candidates: Mapping[Point, CompiledPoint]) -> None:
-        self._candidates = candidates
-
-    def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
-        """Return the outcome for these points."""
-        return {point: self._candidates[point] for point in points}
-
-
 def write_kit(
     path: Path,
     facts: KernelFacts,
@@ -185,5 +174,5 @@ def _work(index: _Index, folder: Path) -> Work:
             )
             for one in index.cases
         ),
-        candidates=Unpacked(candidates),
+        make=lambda points: {point: candidates[point] for point in points},
     )

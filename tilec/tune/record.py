@@ -27,15 +27,9 @@ from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
-Range = tuple[int, int]
-
 
 def new_record(
-    facts: KernelFacts,
-    ready: wire.Ready,
-    results: Sequence[CaseResult],
-    sizes: dict[str, tuple[int, ...]],
-    built: Iterable[VariantInfo],
+    facts: KernelFacts, ready: wire.Ready, results: Sequence[CaseResult]
 ) -> tuple[TuningRecord, tuple[str, ...]]:
     """Return the record of a tuning, and notes about it.
 
@@ -43,56 +37,27 @@ def new_record(
         facts: of the kernel.
         ready: the device.
         results: of the cases; one without a winner gives no entry.
-        sizes: values of the size expressions, by case.
-        built: variants with the hints of their images.
-
-    Raises:
-        ValueError: no case has a winner.
     """
     target = Target.parse(facts.target)
-    built = tuple(built)
-    hints = {variant.id: tuple(sorted(variant.hints_of(target).items())) for variant in built}
-    entries: list[TunedEntry] = []
+    entries: dict[object, TunedEntry] = {}
     notes: list[str] = []
     for result in results:
         if result.best is None:
             continue
-        best = result.best
-        entry = _entry(
-            result,
-            best,
-            sizes[result.space.case.name],
-            hints,
-            code_of(v for v in built if v.axes == best.point),
-        )
-        other = next(
-            (
-                e
-                for e in entries
-                if e.ranges == entry.ranges and _dtypes(e, facts.info) == _dtypes(entry, facts.info)
-            ),
-            None,
-        )
-        if other is not None:
+        entry = _entry(result, result.best, target)
+        first = entries.setdefault(_identity(entry, facts.info), entry)
+        if first is not entry:
             notes.append(
-                f"case {entry.case} has the sizes of case {other.case}, whose entry is used for both"
+                f"case {entry.case} has the sizes of case {first.case}, whose entry is used for both"
             )
-            continue
-        entries.append(entry)
-    if not entries:
-        raise ValueError("a record has an entry")
-    device, trials = ready.device, [trial for result in results for trial in result.trials]
-    driver = (
-        "" if device.interprets else ready.driver or f"CUDA {device.driver[0]}.{device.driver[1]}"
-    )
     tuned = TunedDevice(
-        name=device.name,
-        cc=device.cc,
-        multiprocessors=device.multiprocessors,
-        driver=driver,
-        clocks=_clocks(trials),
+        name=ready.device.name,
+        cc=ready.device.cc,
+        multiprocessors=ready.device.multiprocessors,
+        driver=ready.driver,
+        clocks=_clocks([trial for result in results for trial in result.trials]),
         target=target,
-        entries=tuple(entries),
+        entries=tuple(entries.values()),
     )
     record = TuningRecord(
         kernel=facts.info.name,
@@ -128,24 +93,17 @@ def merged(
             new,
             f"{' and '.join(changed)} changed since the record was written: its entries of other devices and sizes are removed",
         )
-    tuned = new.devices[0]
-    before = next(
-        (
-            device
-            for device in old.devices
-            if device.name == tuned.name and device.target == tuned.target
-        ),
-        None,
+    (tuned,) = new.devices
+    fresh = {_identity(entry, info) for entry in tuned.entries}
+    kept = (
+        entry
+        for device in old.devices
+        if device.name == tuned.name and device.target == tuned.target
+        for entry in device.entries
+        if _identity(entry, info) not in fresh
     )
-    if before is not None:
-        fresh = {(entry.ranges, _dtypes(entry, info)) for entry in tuned.entries}
-        kept = [
-            entry for entry in before.entries if (entry.ranges, _dtypes(entry, info)) not in fresh
-        ]
-        entries = sorted(
-            (*tuned.entries, *kept), key=lambda entry: (entry.ranges, str(entry.point))
-        )
-        tuned = dataclasses.replace(tuned, entries=tuple(entries))
+    entries = sorted((*tuned.entries, *kept), key=lambda entry: (entry.ranges, str(entry.point)))
+    tuned = dataclasses.replace(tuned, entries=tuple(entries))
     devices = sorted(
         (tuned, *(device for device in old.devices if device.name != tuned.name)),
         key=lambda device: device.name,
@@ -215,25 +173,20 @@ def confirmed(
     return dataclasses.replace(old, kernel_digest=facts.kernel_digest, toolchain=facts.toolchain)
 
 
-def _entry(
-    result: CaseResult,
-    best: Trial,
-    at: tuple[int, ...],
-    hints: dict[str, tuple[tuple[str, int], ...]],
-    code: str,
-) -> TunedEntry:
+def _entry(result: CaseResult, best: Trial, target: Target) -> TunedEntry:
     rest = [trial for trial in result.trials if trial.point != best.point]
     winner = _candidate(best, best.effort)
     assert winner.median_us is not None
     assert winner.interval_us is not None
+    hints = {variant.id: variant.hints_of(target) for variant in result.built}
     return TunedEntry(
         case=result.space.case.case,
-        ranges=tuple(bucket_of(value) for value in at),
-        at=at,
+        ranges=tuple(bucket_of(value) for value in result.at),
+        at=result.at,
         point=best.point,
         variant=best.variant,
-        code=code,
-        hints=hints.get(best.variant, ()),
+        code=code_of(result.built),
+        hints=tuple(sorted(hints.get(best.variant, {}).items())),
         median_us=winner.median_us,
         interval_us=winner.interval_us,
         samples=winner.samples,
@@ -265,8 +218,9 @@ def _candidate(trial: Trial, effort: float) -> Candidate:
     )
 
 
-def _dtypes(entry: TunedEntry, info: KernelInfo) -> tuple[object, ...]:
-    return tuple(value for name, value in entry.point if name in info.dtype_axes)
+def _identity(entry: TunedEntry, info: KernelInfo) -> object:
+    """Return a key that is equal for entries of the same sizes and dtypes."""
+    return entry.ranges, tuple(v for name, v in entry.point if name in info.dtype_axes)
 
 
 def _clocks(trials: Sequence[Trial]) -> Clocks | None:

@@ -84,54 +84,29 @@ def make_searcher(
     random.Random(seed).shuffle(shuffled)  # noqa: S311 - no secret
     match search:
         case Search.GRID:
-            return ListSearcher(indices[:most])
+            return RoundsSearcher(indices[:most])
         case Search.RANDOM:
-            return ListSearcher(shuffled[:most])
+            return RoundsSearcher(shuffled[:most])
         case Search.HALVING:
-            return HalvingSearcher(shuffled[:most])
+            rounds = 0
+            while most > _FINALISTS * ETA**rounds:
+                rounds += 1
+            return RoundsSearcher(shuffled[:most], rounds=rounds)
         case Search.BAYES:
             allowed = {index: points[index] for index in indices}
             return BayesSearcher(allowed, shuffled, most=most, seed=seed)
 
 
-class ListSearcher:
-    """Tries a list in order, each candidate with full effort."""
+class RoundsSearcher:
+    """Tries candidates in order; each round but the last leaves the best third for the next one.
 
-    def __init__(self, indices: Sequence[int]) -> None:
-        self._left = list(reversed(indices))
-        self._open = 0
-
-    def ask(self) -> Ask | None:
-        """Return the next of the list."""
-        if not self._left:
-            return None
-        self._open += 1
-        return Ask(index=self._left.pop())
-
-    def tell(self, ask: Ask, seconds: float | None) -> None:  # noqa: ARG002 - the order is fixed
-        """Count the answer."""
-        self._open -= 1
-
-    @property
-    def done(self) -> bool:
-        """Whether the list is at its end."""
-        return not self._left and not self._open
-
-    @property
-    def ahead(self) -> Sequence[int]:
-        """The rest of the list."""
-        return self._left[::-1]
-
-
-class HalvingSearcher:
-    """Successive halving: all candidates get a short measurement, the best third one three times
-    as long, until few are left, which get the full one.
+    Args:
+        indices: of the candidates.
+        rounds: number of shorter measurements before the full one, each 3 times as long as the
+            one before.
     """
 
-    def __init__(self, indices: Sequence[int]) -> None:
-        rounds = 0
-        while len(indices) > _FINALISTS * ETA**rounds:
-            rounds += 1
+    def __init__(self, indices: Sequence[int], *, rounds: int = 0) -> None:
         self._effort = 1.0 / ETA**rounds
         self._left = list(reversed(indices))
         self._open = 0
@@ -191,11 +166,8 @@ class BayesSearcher:
         self._open: dict[int, Any] = {}
         self._seen: set[int] = set()
         self._values: dict[str, list[AxisValue]] = {}
-        for point in points.values():
-            for name, value in point:
-                values = self._values.setdefault(name, [])
-                if value not in values:
-                    values.append(value)
+        for name, value in dict.fromkeys(pair for point in points.values() for pair in point):
+            self._values.setdefault(name, []).append(value)
         self._space: dict[str, Any] = {}
         for name, values in self._values.items():
             if isinstance(values[0], str | bool):

@@ -12,7 +12,7 @@ from tilec.bench.measure import MeasureOptions
 from tilec.bench.statistics import Ratio, ratio_of
 from tilec.manifest.types import Kernel
 from tilec.tune import wire
-from tilec.tune.candidates import Candidates, CompiledPoint, KernelFacts
+from tilec.tune.candidates import CompiledPoint, KernelFacts, Make
 from tilec.tune.cases import Prepared
 from tilec.tune.log import TrialLog
 from tilec.tune.search import Ask, Search, make_searcher
@@ -60,7 +60,9 @@ class CaseResult:
 
     Attributes:
         space: the search space.
+        at: values of the kernel's size expressions.
         best: the winner; None if no candidate is correct.
+        built: its variants.
         second, runoff: the runner-up, and the ratio of winner over runner-up measured in turn;
             None for a single candidate.
         pairs: number of samples of the run-off.
@@ -69,7 +71,9 @@ class CaseResult:
     """
 
     space: Space
+    at: tuple[int, ...]
     best: Trial | None
+    built: tuple[VariantInfo, ...] = ()
     second: Trial | None = None
     runoff: Ratio | None = None
     pairs: int = 0
@@ -102,13 +106,13 @@ class Work:
         facts: of the kernel.
         kernel: its table of the manifest.
         prepared: its cases.
-        candidates: their source; called in the thread of `run` only.
+        make: compiles candidates; called in the thread of `run` only.
     """
 
     facts: KernelFacts
     kernel: Kernel
     prepared: tuple[Prepared, ...]
-    candidates: Candidates
+    make: Make
 
 
 class Session:
@@ -143,11 +147,6 @@ class Session:
         self._compiled: dict[Point, CompiledPoint] = {}
         self._error: BaseException | None = None
 
-    @property
-    def built(self) -> tuple[VariantInfo, ...]:
-        """The variants of every candidate that compiled."""
-        return tuple(variant for point in self._compiled.values() for variant in point.variants)
-
     def run(self) -> tuple[CaseResult, ...]:
         """Tune every case; the log has all trials even if an error ends the session.
 
@@ -176,12 +175,12 @@ class Session:
                 options.search, space.points, indices, most=options.most, seed=options.seed
             ),
             known=self._known.get(space.case.name, {}),
+            compiled=self._compiled,
             budget=self._work.kernel.budget,
             devices=len(self._workplaces),
             listener=functools.partial(self._note_trial, space),
             expired=lambda: self._clock() >= deadline,
         )
-        study.compiled(self._compiled)
         threads = [
             threading.Thread(
                 target=self._serve, args=(workplace, study, prepared), name=workplace.name
@@ -210,9 +209,7 @@ class Session:
         while not study.over:
             wanted = study.wanted(self._options.batch)
             if wanted:
-                compiled = self._work.candidates.make(wanted)
-                self._compiled.update(compiled)
-                study.compiled(compiled)
+                study.add_compiled(self._work.make(wanted))
             else:
                 study.wait(_LOOK)
             if self._clock() >= deadline:
@@ -225,7 +222,6 @@ class Session:
                 ask, compiled = taken
                 request = self._measure(prepared, ask, compiled)
                 answer = workplace.ask(request, self._options.limit)
-                assert isinstance(answer, wire.Measured)
                 study.ended(ask, answer, workplace.name)
         except WorkerStoppedError:
             study.stop()
@@ -233,7 +229,7 @@ class Session:
             self._error = self._error or error
             study.stop()
 
-    def _measure(self, prepared: Prepared, ask: Ask, compiled: CompiledPoint) -> wire.Measure:
+    def _measure(self, prepared: Prepared, ask: Ask, compiled: CompiledPoint) -> wire.Request:
         part = max(ask.effort, _PART)
         options = dataclasses.replace(
             _MEASURE,
@@ -242,7 +238,8 @@ class Session:
             warm_up=_MEASURE.warm_up * part,
         )
         point = prepared.space.points[ask.index]
-        return wire.Measure(subject=self._subject(prepared, point, compiled), options=options)
+        subject = self._subject(prepared, point, compiled)
+        return wire.Request(subjects=(subject,), options=options)
 
     def _subject(self, prepared: Prepared, point: Point, compiled: CompiledPoint) -> wire.Subject:
         case = at_point(prepared.space.case, self._work.facts.info, point)
@@ -257,31 +254,34 @@ class Session:
         """Return the result of a case: measured in turn, the faster of the best wins."""
         space, ranked, trials = study.space, study.ranked(), study.trials
         untried = len(space.points) - len(trials)
-        why = (
-            (
-                "the time limit was reached"
-                if timed_out
-                else f"--max-candidates is {self._options.most}"
-            )
-            if untried
-            else ""
-        )
-        result = CaseResult(
+        why = ""
+        if untried:
+            limit = f"--max-candidates is {self._options.most}"
+            why = "the time limit was reached" if timed_out else limit
+        rivals = _rivals(ranked, trials)
+        # Trials of the log were not compiled in this tuning.
+        self._have(trial.point for trial in (*ranked[:1], *rivals))
+        best, met = self._side_by_side(prepared, ranked[0], rivals) if ranked else (None, [])
+        second, runoff, pairs = max(met, key=lambda one: one[1].ratio, default=(None, None, 0))
+        return CaseResult(
             space=space,
-            best=ranked[0] if ranked else None,
+            at=prepared.at,
+            best=best,
+            built=self._compiled[best.point].variants if best else (),
+            second=second,
+            runoff=runoff,
+            pairs=pairs,
             trials=trials,
             untried=untried,
             why_untried=why,
         )
-        rivals = _rivals(ranked, trials)
-        # Trials of the log were not compiled in this tuning.
-        self._have(trial.point for trial in (*ranked[:1], *rivals))
-        return self._side_by_side(result, prepared, ranked[0], rivals) if rivals else result
 
     def _side_by_side(
-        self, result: CaseResult, prepared: Prepared, best: Trial, rivals: Sequence[Trial]
-    ) -> CaseResult:
-        """Measure the best in turn with each rival; return the winner and its closest rival."""
+        self, prepared: Prepared, best: Trial, rivals: Sequence[Trial]
+    ) -> tuple[Trial, list[tuple[Trial, Ratio, int]]]:
+        """Measure the best in turn with each rival; return the winner and those that it met, each
+        with the ratio of the times and the number of pairs.
+        """
         met: list[tuple[Trial, Ratio, int]] = []
         for rival in rivals:
             samples = self._run_off(prepared, best, rival)
@@ -291,34 +291,31 @@ class Session:
             if ratio.certain and ratio.ratio > 1:
                 best, rival, ratio, met = rival, best, ratio_of(*reversed(samples)), []
             met.append((rival, ratio, len(samples[0])))
-        if not met:
-            return dataclasses.replace(result, best=best)
-        second, runoff, pairs = max(met, key=lambda one: one[1].ratio)
-        return dataclasses.replace(result, best=best, second=second, runoff=runoff, pairs=pairs)
+        return best, met
 
     def _have(self, points: Iterable[Point]) -> None:
         """Compile missing points: the record has the winner's code and hints."""
         missing = [point for point in points if point not in self._compiled]
         if missing:
-            self._compiled.update(self._work.candidates.make(missing))
+            self._compiled.update(self._work.make(missing))
 
     def _run_off(
         self, prepared: Prepared, first: Trial, second: Trial
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Return samples of both, taken in turn on the first device; None on failure."""
-        one, other = (
+        subjects = tuple(
             self._subject(prepared, trial.point, self._compiled[trial.point])
             for trial in (first, second)
         )
-        request = wire.MeasurePair(first=one, second=other, options=_RUN_OFF)
+        request = wire.Request(subjects=subjects, options=_RUN_OFF)
         answer = self._workplaces[0].ask(request, 2 * self._options.limit)
-        if not isinstance(answer, tuple):
+        if not answer.measurements:
             self._progress.note(
                 f"{prepared.space.case.name}: the two best could not be measured side by side: {answer.reason}"
             )
             return None
-        a, b = (part.measurement.samples for part in answer if part.measurement is not None)
-        return a, b
+        one, other = answer.measurements
+        return one.samples, other.samples
 
 
 def _rivals(ranked: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:

@@ -30,6 +30,7 @@ class Study:
         info: the kernel.
         searcher: chooses candidates.
         known: trials of an earlier tuning, by point.
+        compiled: outcomes of compiling; the study adds those that it is given.
         budget: of resources.
         devices: number of devices that measure.
         listener: receives trials, under the lock.
@@ -43,6 +44,7 @@ class Study:
         searcher: Searcher,
         *,
         known: Mapping[Point, Sequence[Trial]],
+        compiled: dict[Point, CompiledPoint],
         budget: Budget,
         devices: int,
         listener: Listener,
@@ -55,7 +57,7 @@ class Study:
         self._change = threading.Condition()
         self._open: list[Ask] = []
         self._busy = 0
-        self._compiled: dict[Point, CompiledPoint] = {}
+        self._compiled = compiled
         self._trials: dict[int, Trial] = {}
         self._codes: dict[object, int] = {}
 
@@ -90,7 +92,7 @@ class Study:
                 status=answer.status,
                 reason=answer.reason,
                 effort=ask.effort,
-                measurement=answer.measurement,
+                measurement=answer.measurements[0] if answer.measurements else None,
                 variant=answer.variant,
                 cache=answer.cache,
                 device=device,
@@ -110,8 +112,8 @@ class Study:
             points += [point for point in ahead if self._remembered(point, 0.0) is None]
             return [point for point in dict.fromkeys(points) if point not in self._compiled][:most]
 
-    def compiled(self, points: Mapping[Point, CompiledPoint]) -> None:
-        """Take the outcomes of compiling."""
+    def add_compiled(self, points: Mapping[Point, CompiledPoint]) -> None:
+        """Take outcomes of compiling."""
         with self._change:
             self._compiled.update(points)
             self._change.notify_all()

@@ -38,40 +38,30 @@ class Subject:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Measure:
-    """A request to check and measure a candidate."""
+class Request:
+    """A request to measure candidates of one case.
 
-    subject: Subject
-    options: MeasureOptions
+    A single one is checked first. Several were checked before, and are measured in turn.
+    """
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class MeasurePair:
-    """A request to measure two checked candidates in turn."""
-
-    first: Subject
-    second: Subject
+    subjects: tuple[Subject, ...]
     options: MeasureOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """The result of a candidate.
+    """The result of a request.
 
     Attributes:
         status: measured, wrong or failed; `reason` says why.
-        measurement: None if it was not measured.
-        variant: id of the variant that ran. cache: how the L2 cache was kept cold.
+        measurements: one for each candidate; empty if they were not measured.
+        variant: id of the first one's variant. cache: how the L2 cache was kept cold.
         fatal: the process may not be able to use the device any more.
     """
 
     status: Status
     reason: str = ""
-    measurement: Measurement | None = None
+    measurements: tuple[Measurement, ...] = ()
     variant: str = ""
     cache: str = ""
     fatal: bool = False
-
-
-Request = Measure | MeasurePair
-Answer = Measured | tuple[Measured, Measured]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tilec.bench.clocks import Clocks, uuid_of
-from tilec.bench.measure import Measurement, measure, measure_together
+from tilec.bench.clocks import Clocks, driver_text, uuid_of
+from tilec.bench.measure import measure_together
 from tilec.bench.timer import KernelTimer
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.compare import compare, tolerance_for
@@ -73,7 +73,7 @@ class Worker:
         self._clocks = None if self._device.interprets else Clocks(uuid_of(self._device.ordinal))
         self.ready = wire.Ready(
             device=self._device,
-            driver=self._clocks.driver if self._clocks else "",
+            driver=driver_text(self._device, self._clocks),
             clocks_missing=self._clocks.missing if self._clocks else "",
         )
         self._at: tuple[str, str] = ("", "")
@@ -83,14 +83,10 @@ class Worker:
         # Copies of the arguments for timing; the candidates of a case share them.
         self._sets: list[Mapping[str, Any]] = []
 
-    def answer(self, request: wire.Request) -> wire.Answer:
+    def answer(self, request: wire.Request) -> wire.Measured:
         """Carry out a request; every failure of a candidate is a result."""
         try:
-            return (
-                self._pair(request)
-                if isinstance(request, wire.MeasurePair)
-                else self._measure(request)
-            )
+            return self._measure(request)
         except TilecError as error:
             recovers = isinstance(error, KernelCacheError | OutOfMemoryError)
             fatal = isinstance(error, DriverError) and not recovers
@@ -101,40 +97,29 @@ class Worker:
                 status=Status.FAILED, reason=f"{type(error).__name__}: {error}", fatal=True
             )
 
-    def _measure(self, request: wire.Measure) -> wire.Measured:
-        subject = request.subject
-        self._take(subject)
-        module = load(Bundle.open(Path(subject.bundle)), self._device, driver=self._driver)
-        wrong, checked = self._check(module, subject.case)
-        if wrong:
-            return wire.Measured(status=Status.WRONG, reason=wrong)
-        with contextlib.closing(self._timed(module, subject.case)) as timed:
-            if timed.variant != checked:
-                return wire.Measured(
-                    status=Status.FAILED,
-                    reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant}",
-                )
-            return self._measured(timed, measure(timed, request.options, clock=time.perf_counter))
-
-    def _pair(self, request: wire.MeasurePair) -> tuple[wire.Measured, wire.Measured]:
-        self._take(request.first)
+    def _measure(self, request: wire.Request) -> wire.Measured:
+        self._take(request.subjects[0])
+        timers: list[KernelTimer] = []
+        checked = ""
         with contextlib.ExitStack() as stack:
-            both = []
-            for subject in (request.first, request.second):
+            for subject in request.subjects:
                 module = load(Bundle.open(Path(subject.bundle)), self._device, driver=self._driver)
-                both.append(
-                    stack.enter_context(contextlib.closing(self._timed(module, subject.case)))
-                )
-            first, second = measure_together(both, request.options, clock=time.perf_counter)
-            return self._measured(both[0], first), self._measured(both[1], second)
-
-    def _measured(self, timed: KernelTimer, measurement: Measurement) -> wire.Measured:
-        return wire.Measured(
-            status=Status.MEASURED,
-            measurement=measurement,
-            variant=timed.variant,
-            cache=timed.cache,
-        )
+                if len(request.subjects) == 1:
+                    wrong, checked = self._check(module, subject.case)
+                    if wrong:
+                        return wire.Measured(status=Status.WRONG, reason=wrong)
+                timer = contextlib.closing(self._timed(module, subject.case))
+                timers.append(stack.enter_context(timer))
+            variant = timers[0].variant
+            if checked and variant != checked:
+                reason = f"{_UNALIKE}: {checked}, and with shape {variant}"
+                return wire.Measured(status=Status.FAILED, reason=reason)
+            return wire.Measured(
+                status=Status.MEASURED,
+                measurements=measure_together(timers, request.options, clock=time.perf_counter),
+                variant=variant,
+                cache=timers[0].cache,
+            )
 
     def _take(self, subject: wire.Subject) -> None:
         """Make the inputs of the subject's case, unless it is the last one's."""

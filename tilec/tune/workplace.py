@@ -70,7 +70,7 @@ class Workplace:
         self.close()
         raise NoDeviceError(f"the worker of {self.name} {death}{printed}", fix="run `tilec doctor`")
 
-    def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+    def ask(self, request: wire.Request, limit: float) -> wire.Measured:
         """Return the answer to a request; a worker that hangs or dies is a failed candidate.
 
         Raises:
@@ -90,10 +90,10 @@ class Workplace:
             self.close()
             self.start()  # raises if the device is gone, which is not the candidate's fault
             return wire.Measured(status=Status.FAILED, reason=reason)
-        if isinstance(message, wire.Measured) and message.fatal:
+        answer: wire.Measured = message
+        if answer.fatal:
             self.close()
             self.start()
-        answer: wire.Answer = message
         return answer
 
     def stop(self) -> None:

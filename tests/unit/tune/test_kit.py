@@ -83,9 +83,7 @@ def test_what_was_written_is_read(path: Path) -> None:
     (one,) = kit.prepared
     assert kit.facts.kernel_digest == "a" * 64
     assert one.space.case.name == "add/some"
-    assert kit.candidates.make(one.space.points)[one.space.points[0]].bundle.endswith(
-        "candidates.tilec"
-    )
+    assert kit.make(one.space.points)[one.space.points[0]].bundle.endswith("candidates.tilec")
     assert Path(one.expected).is_file()
 
 

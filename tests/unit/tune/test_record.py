@@ -30,9 +30,7 @@ FACTS = KernelFacts(
     sizes=size_expressions(planned()),
 )
 READY = wire.Ready(device=H200, driver="580.95.05")
-NAMES = ("gemm/4k[f16]", "gemm/4k[bf16]")
 COUNT = len(size_expressions(planned()))
-SIZES = dict.fromkeys(NAMES, (4096,) * COUNT)
 
 
 @pytest.fixture
@@ -54,15 +52,22 @@ def results(info, kernel) -> list[CaseResult]:
             measurement=Measurement(samples=(2e-3,) * 6, launches=1, steady=True),
             effort=1 / 3,
         )
-        found.append(CaseResult(space=space, best=best, trials=(wrong, best, behind)))
+        found.append(
+            CaseResult(
+                space=space,
+                at=(4096,) * COUNT,
+                best=best,
+                built=(built(best.point),),
+                trials=(wrong, best, behind),
+            )
+        )
     return found
 
 
 def coded(results) -> tuple[TuningRecord, dict[tuple[str, Any], str]]:
     """A record with the code of its entries, and that code by target and point."""
-    variants = [built(result.best.point) for result in results]
-    record, _ = new_record(FACTS, READY, results, SIZES, variants)
-    return record, {("sm_90", variant.axes): code_of([variant]) for variant in variants}
+    record, _ = new_record(FACTS, READY, results)
+    return record, {("sm_90", one.best.point): code_of(one.built) for one in results}
 
 
 def test_files_that_changed_without_the_code_are_confirmed(results) -> None:
@@ -96,17 +101,17 @@ def test_confirm_refuses_changed_code(results) -> None:
 
 
 def test_other_devices_and_sizes_stay_as_long_as_kernel_and_space_do(results) -> None:
-    old, _ = new_record(FACTS, READY, results, SIZES, [])
+    old, _ = new_record(FACTS, READY, results)
     other = dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other"))
-    small = dict.fromkeys(NAMES, (512,) * COUNT)
-    new, _ = new_record(FACTS, other, results, small, [])
+    small = [dataclasses.replace(one, at=(512,) * COUNT) for one in results]
+    new, _ = new_record(FACTS, other, small)
     both, said = merged(old, new, FACTS.info)
     assert [device.name for device in both.devices] == ["Fake H200", "Other"]
     assert not said
-    again, _ = new_record(FACTS, READY, results[:1], small, [])
+    again, _ = new_record(FACTS, READY, small[:1])
     three, _ = merged(both, again, FACTS.info)
     assert [entry.at[0] for entry in three.devices[0].entries] == [512, 4096, 4096]
-    renewed, _ = merged(three, new_record(FACTS, READY, results[:1], small, [])[0], FACTS.info)
+    renewed, _ = merged(three, new_record(FACTS, READY, small[:1])[0], FACTS.info)
     assert renewed == three
 
 
@@ -119,14 +124,9 @@ def test_other_devices_and_sizes_stay_as_long_as_kernel_and_space_do(results) ->
     ],
 )
 def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str) -> None:
-    old, _ = new_record(dataclasses.replace(FACTS, **change), READY, results, SIZES, [])
-    new, _ = new_record(
-        FACTS,
-        dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other")),
-        results,
-        SIZES,
-        [],
-    )
+    old, _ = new_record(dataclasses.replace(FACTS, **change), READY, results)
+    other = dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other"))
+    new, _ = new_record(FACTS, other, results)
     found, text = merged(old, new, FACTS.info)
     assert found == new
     assert text.startswith(said)

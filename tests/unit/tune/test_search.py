@@ -91,7 +91,7 @@ def test_bayes_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MEASURED = wire.Measured(
     status=Status.MEASURED,
-    measurement=Measurement(samples=(1e-3,) * 9, launches=1, steady=True),
+    measurements=(Measurement(samples=(1e-3,) * 9, launches=1, steady=True),),
     variant="v",
 )
 
@@ -100,23 +100,20 @@ def study_of(
     info: KernelInfo, kernel, heard: list[tuple[Trial, bool]], *, devices: int, same: bool = False
 ) -> Study:
     space = spaces_of(kernel, info, ())[0]
-    found = Study(
+    return Study(
         space,
         info,
         make_searcher(Search.GRID, space.points, range(len(space.points)), most=0, seed=0),
         known={},
+        compiled={
+            point: CompiledPoint(variants=(built(point, symbol="s" if same else ""),), bundle="b")
+            for point in space.points
+        },
         budget=Budget(),
         devices=devices,
         listener=lambda trial, _best, fresh: heard.append((trial, fresh)),
         expired=lambda: False,
     )
-    found.compiled(
-        {
-            point: CompiledPoint(variants=(built(point, symbol="s" if same else ""),), bundle="b")
-            for point in space.points
-        }
-    )
-    return found
 
 
 def test_equal_code_is_measured_once(info: KernelInfo, kernel) -> None:

@@ -37,7 +37,7 @@ HEADER = Header(
     toolchain="",
 )
 TIMES = {32: 3e-3, 64: 1e-3, 128: 2e-3}
-Answer = Callable[[wire.Measure], wire.Measured]
+Answer = Callable[[wire.Request], wire.Measured]
 
 
 def tile(subject: wire.Subject) -> int:
@@ -48,10 +48,12 @@ def samples(bm: int, count: int = 30) -> tuple[float, ...]:
     return tuple(TIMES[bm] * (1 + (i % 3) * 1e-3) for i in range(count))
 
 
-def measured(subject: wire.Subject) -> wire.Measured:
-    measurement = Measurement(samples=samples(tile(subject)), launches=1, steady=True)
+def measured(request: wire.Request) -> wire.Measured:
+    measurements = tuple(
+        Measurement(samples=samples(tile(one)), launches=1, steady=True) for one in request.subjects
+    )
     return wire.Measured(
-        status=Status.MEASURED, measurement=measurement, variant="v", cache="as it is"
+        status=Status.MEASURED, measurements=measurements, variant="v", cache="as it is"
     )
 
 
@@ -60,26 +62,26 @@ class Place:
     """A workplace whose worker is a function."""
 
     name: str = "cuda:0"
-    answer: Answer = lambda request: measured(request.subject)
+    answer: Answer = measured
     asked: list[wire.Request] = dataclasses.field(default_factory=list)
     stopped: threading.Event = dataclasses.field(default_factory=threading.Event)
 
-    def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+    def ask(self, request: wire.Request, limit: float) -> wire.Measured:
         self.asked.append(request)
         if self.stopped.is_set():
             raise WorkerStoppedError
-        if isinstance(request, wire.MeasurePair):
-            return measured(request.first), measured(request.second)
-        return self.answer(request)
+        return measured(request) if len(request.subjects) > 1 else self.answer(request)
 
     def stop(self) -> None:
         self.stopped.set()
 
     @property
     def tiles(self) -> list[int]:
-        return [
-            tile(request.subject) for request in self.asked if isinstance(request, wire.Measure)
-        ]
+        return [tile(one.subjects[0]) for one in self.asked if len(one.subjects) == 1]
+
+    @property
+    def pairs(self) -> list[tuple[int, ...]]:
+        return [tuple(map(tile, one.subjects)) for one in self.asked if len(one.subjects) > 1]
 
 
 @dataclasses.dataclass
@@ -149,7 +151,7 @@ def tune(info: KernelInfo, kernel, tmp_path: Path):
             facts=facts,
             kernel=dataclasses.replace(kernel, budget=Budget(registers=200)),
             prepared=tuple(Prepared(space=space, at=(), expected="") for space in spaces),
-            candidates=maker or Maker(),
+            make=(maker or Maker()).make,
         )
         settings = SessionOptions(**{"search": Search.GRID, **options})
         session = Session(
@@ -182,7 +184,7 @@ def test_the_fastest_wins_and_the_best_two_are_held_side_by_side(tune) -> None:
     assert result.runoff.ratio == pytest.approx(0.5)
     assert result.pairs == 30
     assert place.tiles == [32, 64, 128]
-    assert isinstance(place.asked[-1], wire.MeasurePair)
+    assert place.pairs == [(64, 128)]
     bests = [dict(best.point)["BM"] for _, best in tune.heard.trials]
     assert bests == [32, 64, 64]
 
@@ -194,35 +196,29 @@ def test_held_back_clocks_widen_the_run_off(tune) -> None:
     class Throttled(Place):
         held = ("power",)
 
-        def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+        def ask(self, request: wire.Request, limit: float) -> wire.Measured:
             super().ask(request, limit)
-            if isinstance(request, wire.MeasurePair):
-                return tuple(timed(one, beside) for one in (request.first, request.second))
-            return timed(request.subject, alone)
-
-    def timed(subject: wire.Subject, times: Mapping[int, float]) -> wire.Measured:
-        measurement = Measurement(
-            samples=(1e-3 * times[tile(subject)],) * 30,
-            launches=1,
-            steady=True,
-            held_back=Throttled.held,
-        )
-        return wire.Measured(status=Status.MEASURED, measurement=measurement, variant="v")
+            times = alone if len(request.subjects) == 1 else beside
+            measurements = tuple(
+                Measurement(
+                    samples=(1e-3 * times[tile(one)],) * 30,
+                    launches=1,
+                    steady=True,
+                    held_back=Throttled.held,
+                )
+                for one in request.subjects
+            )
+            return wire.Measured(status=Status.MEASURED, measurements=measurements, variant="v")
 
     place = Throttled()
     result = tune(place)
     assert [dict(trial.point)["BM"] for trial in (result.best, result.second)] == [128, 64]
     assert result.runoff.ratio == pytest.approx(0.9)
-    pairs = [
-        (tile(request.first), tile(request.second))
-        for request in place.asked
-        if isinstance(request, wire.MeasurePair)
-    ]
-    assert pairs == [(64, 32), (64, 128)]
+    assert place.pairs == [(64, 32), (64, 128)]
     Throttled.held = ()
     place = Throttled()
     assert dict(tune(place).best.point)["BM"] == 64
-    assert sum(isinstance(request, wire.MeasurePair) for request in place.asked) == 1
+    assert len(place.pairs) == 1
 
 
 @pytest.mark.parametrize("search", list(Search))
@@ -263,9 +259,9 @@ def test_resuming_measures_no_trial_again(tune) -> None:
 def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
     now = [0.0]
 
-    def answer(request: wire.Measure) -> wire.Measured:
+    def answer(request: wire.Request) -> wire.Measured:
         now[0] += 10.0
-        return measured(request.subject)
+        return measured(request)
 
     result = tune(Place(answer=answer), clock=lambda: now[0], budget=5.0, batch=1)
     assert 0 < len(result.trials) < 3
@@ -274,13 +270,13 @@ def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
     assert result.best is not None
 
 
-def gone(request: wire.Measure) -> wire.Measured:
+def gone(request: wire.Request) -> wire.Measured:
     raise NoDeviceError("cuda:0 fell off the bus", fix="restart")
 
 
 def test_when_a_device_goes_the_log_has_what_was_measured(tune) -> None:
     def last(request):
-        return gone(request) if tile(request.subject) == 128 else measured(request.subject)
+        return gone(request) if tile(request.subjects[0]) == 128 else measured(request)
 
     with pytest.raises(NoDeviceError, match="fell off the bus"):
         tune(Place(answer=last))
@@ -290,13 +286,13 @@ def test_when_a_device_goes_the_log_has_what_was_measured(tune) -> None:
 def test_the_other_devices_stop_when_one_goes(tune) -> None:
     fell = threading.Event()
 
-    def fall(request: wire.Measure) -> wire.Measured:
+    def fall(request: wire.Request) -> wire.Measured:
         fell.set()
         return gone(request)
 
-    def patient(request: wire.Measure) -> wire.Measured:
+    def patient(request: wire.Request) -> wire.Measured:
         assert fell.wait(timeout=30)
-        return measured(request.subject)
+        return measured(request)
 
     with pytest.raises(NoDeviceError, match="fell off the bus"):
         tune(Place("cuda:0", answer=fall), Place("cuda:1", answer=patient))

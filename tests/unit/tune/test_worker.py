@@ -65,7 +65,7 @@ def subject(tmp_path: Path) -> wire.Subject:
 
 
 def answer(subject: wire.Subject) -> Any:
-    return worker.Worker("cuda:0").answer(wire.Measure(subject=subject, options=QUICK))
+    return worker.Worker("cuda:0").answer(wire.Request(subjects=(subject,), options=QUICK))
 
 
 def test_a_right_candidate_is_measured_with_a_cold_cache(
@@ -78,7 +78,8 @@ def test_a_right_candidate_is_measured_with_a_cold_cache(
         "add-a16",
         "rotated",
     )
-    assert 3 <= len(found.measurement.samples) <= 4
+    (measurement,) = found.measurements
+    assert 3 <= len(measurement.samples) <= 4
     assert "begin_capture" in driver.calls
 
 
@@ -87,7 +88,7 @@ def test_a_wrong_candidate_is_not_measured(driver: FakeDriver, subject: wire.Sub
     found = answer(subject)
     assert found.status is Status.WRONG
     assert "elements are off" in found.reason
-    assert found.measurement is None
+    assert not found.measurements
     assert "begin_capture" not in driver.calls
 
 
@@ -104,8 +105,7 @@ def test_a_refused_launch_fails_its_candidate(
 ) -> None:
     made = worker.Worker("cuda:0")
     driver.fail[call] = result
-    found = made.answer(wire.Measure(subject=subject, options=QUICK))
-    assert isinstance(found, wire.Measured)
+    found = made.answer(wire.Request(subjects=(subject,), options=QUICK))
     assert found.status is Status.FAILED
     assert found.reason
     assert found.fatal == fatal
@@ -153,3 +153,13 @@ def test_the_compared_case_must_take_the_measured_variant(
         found.reason
         == "it was checked with the extents of small, which take another variant: add, and with shape add-a16"
     )
+
+
+def test_checked_candidates_are_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -> None:
+    """They are not compared again: here the kernel writes nothing."""
+    driver.kernels = {name: FakeKernel(abi=kernel.abi) for name, kernel in driver.kernels.items()}
+    request = wire.Request(subjects=(subject, subject), options=QUICK)
+    found = worker.Worker("cuda:0").answer(request)
+    assert found.status is Status.MEASURED
+    first, second = (len(one.samples) for one in found.measurements)
+    assert first == second == 4  # of an even number of turns
