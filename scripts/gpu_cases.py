@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.functions import Functions
 from tilec.case.inputs import environment, make_inputs, numpy_dtype
-from tilec.case.reference import References
 from tilec.case.report import case_json
 from tilec.case.run import CaseResult, run_case
 from tilec.case.selection import select_cases
@@ -129,7 +129,7 @@ def main() -> int:
     device = TorchDevice(module, info, options.device)
     results = []
     for case in select_cases(cases(manifest, info), options.select):
-        result = run_case(case, device, References(manifest.root), clock=time.perf_counter)
+        result = run_case(case, device, Functions(manifest.root), clock=time.perf_counter)
         row = case_json(result)
         if result.status == "passed" and case.bench is not None and not options.no_time:
             row |= throughput(device, case)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
+from tilec.case.functions import Functions
 from tilec.case.run import CaseResult, run_case
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
@@ -69,5 +69,5 @@ def results(
     corpus: Corpus, cases: tuple[BoundCase, ...], module: Module, driver: DeviceDriver
 ) -> tuple[CaseResult, ...]:
     """What comes of these cases where the module is loaded."""
-    device, references = ModuleDevice(module, driver), References(str(corpus.root))
-    return tuple(run_case(case, device, references, clock=time.perf_counter) for case in cases)
+    device, functions = ModuleDevice(module, driver), Functions(str(corpus.root))
+    return tuple(run_case(case, device, functions, clock=time.perf_counter) for case in cases)

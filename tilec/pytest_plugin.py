@@ -16,7 +16,7 @@ import pytest
 from tilec.case.cases import BoundCase, unbuilt_cases
 from tilec.case.chains import chain_cases
 from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
+from tilec.case.functions import Functions
 from tilec.case.run import CaseResult, run_case
 from tilec.cli.app import MANIFEST, App
 from tilec.cli.cases import Opened, Wish, chosen_cases, open_bundle, open_project
@@ -165,7 +165,7 @@ class Run:
         self._reported: TilecError | None = None
         self._opened: Opened | None = None
         self._module_device: ModuleDevice | None = None
-        self._references: References | None = None
+        self._functions: Functions | None = None
 
     def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
         """Return the results of a case.
@@ -192,13 +192,13 @@ class Run:
             else same
         ):
             lacking = self._opened.absence(one)
-            if self._module_device is None or self._references is None or lacking:
+            if self._module_device is None or self._functions is None or lacking:
                 results.append(
                     CaseResult(case=one, status="skipped", reason=lacking or "it was not built")
                 )
             else:
                 results.append(
-                    run_case(one, self._module_device, self._references, clock=time.perf_counter)
+                    run_case(one, self._module_device, self._functions, clock=time.perf_counter)
                 )
         return results
 
@@ -215,7 +215,7 @@ class Run:
         cpu = device.interprets is not None
         opened = open_bundle(self._app, self.project, bundle=None, targets=(), cpu=cpu)
         self._opened = opened
-        self._references = References(manifest.root)
+        self._functions = Functions(manifest.root)
         if opened.bundle is not None:
             self._module_device = ModuleDevice(
                 load(opened.bundle, device, driver=driver), driver, advice=opened.advice

@@ -15,8 +15,9 @@ import pytest
 
 from tests.corpus_projects import CORPORA, TARGETS, Corpus, results
 from tests.e2e.harness import Cli, copied
+from tilec.case.functions import Functions
 from tilec.case.inputs import make_inputs
-from tilec.case.reference import References
+from tilec.case.reference import expected_results
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
@@ -73,10 +74,10 @@ def test_every_reference_gives_what_its_kernel_writes(
     assert {case.kernel for case in cases} == {k.name for k in bundle.info.kernels} - set(
         corpus.without_case
     )
-    references = References(str(corpus.root))
+    functions = Functions(str(corpus.root))
     for case in cases:
         inputs = make_inputs(case)
-        expected = references.expected(case, inputs)
+        expected = expected_results(case, inputs, functions)
         assert {name: array.shape for name, array in expected.items()} == {
             name: np.shape(inputs[name]) for name in case.outs
         }, case.name

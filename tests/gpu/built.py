@@ -10,7 +10,7 @@ import pytest
 
 from tilec.case.cases import expand_cases
 from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
+from tilec.case.functions import Functions
 from tilec.case.run import run_case
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
@@ -43,8 +43,8 @@ def failing(name: str, manifest: Manifest, module: Module) -> list[tuple[str, st
     kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
     cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
     assert cases
-    device, references = ModuleDevice(module, driver()), References(manifest.root)
-    results = [run_case(case, device, references, clock=time.perf_counter) for case in cases]
+    device, functions = ModuleDevice(module, driver()), Functions(manifest.root)
+    results = [run_case(case, device, functions, clock=time.perf_counter) for case in cases]
     return [
         (result.case.name, str(result.error or result.outputs))
         for result in results

@@ -13,7 +13,8 @@ import pytest
 from tests.unit.case.conftest import FakeDevice
 from tilec.build import BuildRequest, plan_only
 from tilec.case.cases import BoundCase, expand_cases
-from tilec.case.reference import References
+from tilec.case.functions import Functions
+from tilec.case.reference import expected_results
 from tilec.case.run import run_case
 from tilec.compile.events import Observer
 from tilec.compile.project import open_project
@@ -44,11 +45,11 @@ def infos(plan: Plan) -> dict[str, KernelInfo]:
     return found
 
 
-def oracle(case: BoundCase, references: References) -> FakeDevice:
+def oracle(case: BoundCase, functions: Functions) -> FakeDevice:
     """A device whose kernel is the reference."""
 
     def compute(**arguments: Any) -> None:
-        for name, expected in references.expected(case, arguments).items():
+        for name, expected in expected_results(case, arguments, functions).items():
             arguments[name][...] = expected.astype(arguments[name].dtype)
 
     return FakeDevice({case.kernel: compute})
@@ -56,7 +57,7 @@ def oracle(case: BoundCase, references: References) -> FakeDevice:
 
 def test_every_case_has_inputs_and_a_reference_that_fits(plan: Plan) -> None:
     manifest = open_project(MANIFEST, ToolSearch()).manifest
-    known, references = infos(plan), References(manifest.root)
+    known, functions = infos(plan), Functions(manifest.root)
     cases = [
         case
         for kernel in manifest.kernels
@@ -66,7 +67,7 @@ def test_every_case_has_inputs_and_a_reference_that_fits(plan: Plan) -> None:
     assert all(case.reference for case in cases)
     small = [case for case in cases if case.case not in LARGE]
     results = [
-        run_case(case, oracle(case, references), references, clock=lambda: 0.0) for case in small
+        run_case(case, oracle(case, functions), functions, clock=lambda: 0.0) for case in small
     ]
     assert [(r.case.name, r.status, str(r.error)) for r in results if r.status != "passed"] == []
     assert {case.kernel for case in small} == set(known)

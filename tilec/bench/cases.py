@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
 from tilec.bench.device import BenchDevice
 from tilec.bench.gate import LIMIT
-from tilec.bench.measure import ClockReading, MeasureOptions, measure_together
+from tilec.bench.measure import ClockReading, Measurement, MeasureOptions, measure_together
 from tilec.bench.report import CaseBench, RivalResult
-from tilec.bench.rivals import Call, Rival, function_of, read_rival
+from tilec.bench.rivals import Rival, function_of, rivals_of
 from tilec.bench.saved import Saved, compare_with_saved
 from tilec.bench.statistics import ratio_of
 from tilec.bench.timer import HOST_LAUNCHES, HostTimer, KernelTimer, RivalTimer
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
 from tilec.case.cases import BoundCase
+from tilec.case.functions import Functions
 from tilec.case.inputs import Value, environment, make_inputs
-from tilec.case.reference import References
-from tilec_runtime.errors import CaseError, ExpressionError, Location, MissingError, TilecError
+from tilec_runtime.errors import CaseError, ExpressionError, MissingError, TilecError
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256
 
@@ -62,7 +61,7 @@ class Bench:
         self, device: BenchDevice, options: BenchOptions, *, root: str, ceilings: Ceilings | None
     ) -> None:
         self._device, self._options, self._ceilings = device, options, ceilings
-        self._functions = References(root, role="rival")
+        self._functions = Functions(root)
 
     def case(self, case: BoundCase) -> CaseBench:
         """Measure a case; tilec's errors become its `error`."""
@@ -83,26 +82,19 @@ class Bench:
 
     def _measured(self, case: BoundCase, inputs: Mapping[str, Value]) -> CaseBench:
         work = planned_work(case, environment(case, inputs))
-        against = case.bench.against if case.bench and self._options.against else ()
+        against = rivals_of(case) if self._options.against else ()
         with contextlib.ExitStack() as stack:
             timed = stack.enter_context(self._device.timed(case, inputs))
-            rivals = [self._rival(case, text, inputs, stack) for text in against]
-            running = [(at, each) for at, each in enumerate(rivals) if isinstance(each, _Running)]
+            rivals = [self._rival(case, rival, inputs, stack) for rival in against]
+            running = [each for each in rivals if isinstance(each, _Running)]
             mine, *theirs = measure_together(
-                [timed, *(each for _, each in running)],
-                self._options.measure,
-                clock=self._device.clock,
+                [timed, *running], self._options.measure, clock=self._device.clock
             )
             host = host_cost(timed, median(mine.samples), self._device.clock)
-        for (at, rival), measurement in zip(running, theirs, strict=True):
-            ratio = ratio_of(measurement.samples, mine.samples)
-            rivals[at] = RivalResult(
-                text=rival.text,
-                by=rival.title,
-                measurement=measurement,
-                ratio=ratio.ratio,
-                interval=ratio.interval,
-                note=rival.contender.note,
+            measured = iter(theirs)
+            results = tuple(
+                each.result(next(measured), mine) if isinstance(each, _Running) else each
+                for each in rivals
             )
         return CaseBench(
             name=case.name,
@@ -115,48 +107,30 @@ class Bench:
             host=host,
             work=work,
             rates=rates_of(work, median(mine.samples), self._ceilings),
-            rivals=tuple(each for each in rivals if isinstance(each, RivalResult)),
+            rivals=results,
         )
 
     def _rival(
         self,
         case: BoundCase,
-        text: str,
+        rival: Rival,
         inputs: Mapping[str, Value],
         stack: contextlib.ExitStack,
     ) -> RivalResult | _Running:
         """Return a rival that works, or why it does not."""
-        rival = rival_of(case, text)
         try:
             library = self._device.library(rival.library)
-            call = self._call(case, rival, library.module, tuple(inputs))
+            call = function_of(case, rival, library.module, self._functions)
             contender = self._device.contender(library, call, case, inputs)
             stack.callback(contender.close)
             contender.seconds(2)
         except MissingError as error:
-            return RivalResult(text=text, reason=error.what)
+            return RivalResult(text=rival.text, reason=error.what)
         except TilecError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a library's error is no failure of the kernel
-            return RivalResult(text=text, reason=_raised(error))
-        return _Running(case=case, text=text, title=library.title, contender=contender)
-
-    def _call(self, case: BoundCase, rival: Rival, module: Any, inputs: Sequence[str]) -> Call:
-        at = location_of(case, rival.text)
-        if not rival.reference:
-            return function_of(rival, module, inputs, case=case.name, location=at)
-        keys: dict[tuple[str | int, ...], Location] = {("reference",): at} if at else {}
-        rewritten = dataclasses.replace(case, reference=rival.reference, keys=keys)
-        function = self._functions.load(rewritten)
-        taken = list(inspect.signature(function).parameters)
-        for name in taken:
-            if name not in inputs:
-                raise CaseError(
-                    f"{case.name}: against {rival.text!r}: it takes {name!r}, but the case has no such input",
-                    location=at,
-                    fix=f"name its parameters like inputs: {', '.join(inputs)}",
-                )
-        return lambda values: function(**{name: values[name] for name in taken})
+            return RivalResult(text=rival.text, reason=_raised(error))
+        return _Running(case=case, rival=rival, title=library.title, contender=contender)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +138,7 @@ class _Running:
     """A rival that worked once. A later exception is an error of the case: turns need all."""
 
     case: BoundCase
-    text: str
+    rival: Rival
     title: str
     contender: RivalTimer | HostTimer
 
@@ -175,46 +149,30 @@ class _Running:
             raise
         except (Exception, SystemExit) as error:
             raise CaseError(
-                f"{self.case.name}: against {self.text!r}: {_raised(error)}",
-                location=location_of(self.case, self.text),
+                f"{self.case.name}: against {self.rival.text!r}: {_raised(error)}",
+                location=self.case.location_of(*self.rival.key),
                 fix="measure without rivals: --no-against",
             ) from error
 
     def clocks(self) -> ClockReading | None:
         return self.contender.clocks()
 
+    def result(self, measurement: Measurement, mine: Measurement) -> RivalResult:
+        """Return the comparison with the kernel's own measurement."""
+        ratio = ratio_of(measurement.samples, mine.samples)
+        return RivalResult(
+            text=self.rival.text,
+            by=self.title,
+            measurement=measurement,
+            ratio=ratio.ratio,
+            interval=ratio.interval,
+            note=self.contender.note,
+        )
+
 
 def _raised(error: BaseException) -> str:
     line = str(error).strip().partition("\n")[0]
     return f"it raised {type(error).__name__}: {line}"
-
-
-def rival_of(case: BoundCase, text: str) -> Rival:
-    """Read an entry of `against`.
-
-    Raises:
-        CaseError: it is malformed.
-    """
-    names = [param.name for param in case.params]
-    return read_rival(text, names, case=case.name, location=location_of(case, text))
-
-
-def location_of(case: BoundCase, text: str) -> Location | None:
-    """Return the location of an entry of `against`."""
-    if case.bench is None:
-        return case.location
-    return case.location_of("bench", "against", case.bench.against.index(text))
-
-
-def check_rivals(cases: Sequence[BoundCase]) -> None:
-    """Read all entries of `against`, before anything is measured.
-
-    Raises:
-        CaseError: an entry is malformed.
-    """
-    for case in cases:
-        for text in case.bench.against if case.bench and case.params else ():
-            rival_of(case, text)
 
 
 def host_cost(timed: KernelTimer, each: float, clock: Callable[[], float]) -> float | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from tilec.case.cases import BoundCase
 from tilec_runtime.errors import CaseError, Location
@@ -18,6 +18,7 @@ from tilec_runtime.model.suggest import did_you_mean
 
 Function = Callable[..., Any]
 Key = tuple[str | int, ...]
+T = TypeVar("T")
 
 
 class Functions:
@@ -25,12 +26,10 @@ class Functions:
 
     Args:
         root: the project's directory; files are relative to it.
-        role: what messages call these functions.
     """
 
-    def __init__(self, root: str, role: str) -> None:
+    def __init__(self, root: str) -> None:
         self._root = Path(root)
-        self._role = role
         self._modules: dict[str, ModuleType] = {}
 
     def load(self, case: BoundCase, text: str, key: Key) -> Function:
@@ -41,7 +40,7 @@ class Functions:
         """
         file, _, name = text.rpartition(":")
         if not file or not name.isidentifier():
-            form = f"{self._role} {text!r} is not of the form file.py:function"
+            form = f"{_role(key)} {text!r} is not of the form file.py:function"
             raise self._error(case, key, form)
         module = self._modules.get(file) or self._module(case, file, key)
         self._modules[file] = module
@@ -74,7 +73,7 @@ class Functions:
             CaseError: it cannot be loaded, its signature does not fit, or it raises.
         """
         function = self.load(case, text, key)
-        arguments = self._arguments(case, text, key, function, values, more)
+        arguments = self.arguments(case, text, key, values, more)
         try:
             return function(**arguments)
         except (Exception, SystemExit) as error:  # exit status 0 would look like success
@@ -85,21 +84,26 @@ class Functions:
             raise self._error(
                 case,
                 key,
-                f"the {self._role} raised {type(error).__name__}: {error}",
+                f"the {_role(key)} raised {type(error).__name__}: {error}",
                 location=_location(error, self._root / file, file),
                 fix=fix,
             ) from error
 
-    def _arguments(
+    def arguments(
         self,
         case: BoundCase,
         text: str,
         key: Key,
-        function: Function,
-        values: Mapping[str, object],
-        more: Mapping[str, object],
-    ) -> dict[str, object]:
-        taken: dict[str, object] = {}
+        values: Mapping[str, T],
+        more: Mapping[str, T],
+    ) -> dict[str, T]:
+        """Return those values, by parameter, that the signature of a function names.
+
+        Raises:
+            CaseError: as `call`.
+        """
+        function = self.load(case, text, key)
+        taken: dict[str, T] = {}
         known = {**values, **more, **values}  # inputs first, also for messages
         for parameter in inspect.signature(function).parameters.values():
             name = parameter.name
@@ -120,17 +124,17 @@ class Functions:
                 file, _, shown = text.rpartition(":")
                 code = getattr(inspect.unwrap(function), "__code__", None)
                 location = Location(file=file, line=code.co_firstlineno) if code else None
-                message = f"{self._role} {shown!r} does not fit: {message}"
+                message = f"{_role(key)} {shown!r} does not fit: {message}"
                 raise self._error(case, key, message, location=location)
         return taken
 
     def _module(self, case: BoundCase, file: str, key: Key) -> ModuleType:
-        path = self._root / file
+        path, role = self._root / file, _role(key)
         if not path.is_file() or path.suffix != ".py":
             raise self._error(
                 case,
                 key,
-                f"there is no file {file!r} for the {self._role}",
+                f"there is no file {file!r} for the {role}",
                 fix="name a Python file of the project",
             )
         name = "_tilec_reference_" + "".join(c if c.isalnum() else "_" for c in file)
@@ -141,10 +145,10 @@ class Functions:
             with _importable(path.parent):
                 loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            message = f"importing the {self._role}'s file raised {type(error).__name__}: {error}"
+            message = f"importing the {role}'s file raised {type(error).__name__}: {error}"
             location = _location(error, path, file)
             if isinstance(error, SyntaxError):
-                message = f"the {self._role}'s file is not valid Python: {error.msg}"
+                message = f"the {role}'s file is not valid Python: {error.msg}"
                 if error.filename == str(path):
                     location = Location(file=file, line=error.lineno or 0, column=error.offset or 0)
             raise self._error(case, key, message, location=location) from error
@@ -161,6 +165,11 @@ class Functions:
     ) -> CaseError:
         location = location or case.location_of(*key)
         return CaseError(f"{case.name}: {message}", location=location, fix=fix)
+
+
+def _role(key: Key) -> str:
+    """Return what messages call the function that a key names."""
+    return {"reference": "reference", "bench": "rival"}.get(str(key[0]), "function")
 
 
 class _UncachedLoader(SourceFileLoader):

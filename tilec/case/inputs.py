@@ -62,7 +62,7 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     for name, path in case.files:
         values[name] = _read(case, name, path)
         env[name] = facts_of(values[name])
-    functions = Functions(case.root, "function")
+    functions = Functions(case.root)
     for item in case.inputs:
         if item.file:
             values[item.name] = _read(case, item.name, str(Path(case.root, item.file)), item)

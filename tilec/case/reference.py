@@ -1,4 +1,4 @@
-"""Loads and calls references: Python functions over NumPy arrays in files of the project."""
+"""Calls references: Python functions over NumPy arrays in files of the project."""
 
 from __future__ import annotations
 
@@ -7,52 +7,34 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilec.case.cases import BoundCase
-from tilec.case.functions import Function, Functions
+from tilec.case.functions import Functions
 from tilec.case.inputs import Array, Value, read_only
 from tilec_runtime.errors import CaseError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 
 _RESULT = "return one array, or for several outputs a mapping by name or a tuple in launcher order"
-_KEY = ("reference",)
 
 
-class References:
-    """The references of one project; each file is loaded once.
+def expected_results(
+    case: BoundCase, inputs: Mapping[str, Value], functions: Functions
+) -> dict[str, Array]:
+    """Return the results of the case's reference, by name of output.
 
-    Args:
-        root: the project's directory; references are relative to it.
-        role: what messages call these functions.
+    The function is called with those inputs and axes, by keyword, that its signature names (all
+    inputs for `**kwargs`); arrays are read-only. A list of arrays may be named too. It returns one
+    array, or for several outputs a mapping by name or a tuple in launcher order; a list for the
+    arrays of a list; None for an output that is not compared. Results may be wider than the
+    kernel's dtype.
+
+    Raises:
+        CaseError: the signature does not fit, the function raises, or its results are not those
+            that the kernel writes.
     """
-
-    def __init__(self, root: str, role: str = "reference") -> None:
-        self._functions = Functions(root, role)
-
-    def load(self, case: BoundCase) -> Function:
-        """Return the function that a case names as `file.py:function`.
-
-        Raises:
-            CaseError: there is no such file or function, or the file fails to load.
-        """
-        return self._functions.load(case, case.reference, _KEY)
-
-    def expected(self, case: BoundCase, inputs: Mapping[str, Value]) -> dict[str, Array]:
-        """Return the results of the case's reference, by name of output.
-
-        The function is called with those inputs and axes, by keyword, that its signature names (all
-        inputs for `**kwargs`); arrays are read-only. A list of arrays may be named too. It returns
-        one array, or for several outputs a mapping by name or a tuple in launcher order; a list for
-        the arrays of a list; None for an output that is not compared. Results may be wider than the
-        kernel's dtype.
-
-        Raises:
-            CaseError: the signature does not fit, the function raises, or its results are not those
-                that the kernel writes.
-        """
-        values = {name: read_only(value) for name, value in inputs.items()}
-        lists = {name: [values[item] for item in items] for name, items in case.lists}
-        more = {**dict(case.known), **lists}
-        result = self._functions.call(case, case.reference, _KEY, values, more)
-        return _results(case, result, inputs)
+    values = {name: read_only(value) for name, value in inputs.items()}
+    lists = {name: [values[item] for item in items] for name, items in case.lists}
+    more = {**dict(case.known), **lists}
+    result = functions.call(case, case.reference, ("reference",), values, more)
+    return _results(case, result, inputs)
 
 
 def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> dict[str, Array]:

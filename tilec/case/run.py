@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.compare import Comparison, Difference, compare, difference_of, tolerance_for
+from tilec.case.functions import Functions
 from tilec.case.inputs import Array, Value, make_inputs
-from tilec.case.reference import References
+from tilec.case.reference import expected_results
 from tilec.manifest.types import Tolerance
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.dtype import DTYPES, DType
@@ -117,7 +118,7 @@ Save = Callable[[BoundCase, str, Array], None]
 def run_case(
     case: BoundCase,
     device: Device,
-    references: References,
+    functions: Functions,
     *,
     clock: Callable[[], float],
     save: Save | None = None,
@@ -127,7 +128,7 @@ def run_case(
     Args:
         case: what to run.
         device: where.
-        references: loads and calls references.
+        functions: of the project.
         clock: seconds, for the time of the launch.
         save: receives every output.
 
@@ -141,7 +142,7 @@ def run_case(
     try:
         inputs = make_inputs(case)
         # Before the launch: a bad reference is reported without touching the device.
-        expected = references.expected(case, inputs) if case.reference else {}
+        expected = expected_results(case, inputs, functions) if case.reference else {}
         arguments = arguments_on(case, device, inputs)
         start = clock()
         device.launch(case, arguments)
@@ -164,7 +165,7 @@ def run_case(
 def repeat_case(
     case: BoundCase,
     device: Device,
-    references: References,
+    functions: Functions,
     *,
     times: int,
     clock: Callable[[], float],
@@ -178,7 +179,7 @@ def repeat_case(
     Args:
         case: what to run.
         device: where.
-        references: loads and calls references.
+        functions: of the project.
         times: number of runs, at least 1.
         clock: seconds, for the time of the launches.
         save: receives every output of the first run.
@@ -193,7 +194,7 @@ def repeat_case(
         if save is not None:
             save(of, name, array)
 
-    result = run_case(case, device, references, clock=clock, save=keep)
+    result = run_case(case, device, functions, clock=clock, save=keep)
     varied = dict.fromkeys(case.outs, 0)
     runs = 1
     alone = dataclasses.replace(case, reference="")
@@ -203,7 +204,7 @@ def repeat_case(
         def take(_: BoundCase, name: str, array: Array, to: dict[str, Array] = outputs) -> None:
             to[name] = array
 
-        again = run_case(alone, device, references, clock=clock, save=take)
+        again = run_case(alone, device, functions, clock=clock, save=take)
         runs += 1
         if again.status != "ran":
             result = dataclasses.replace(again, case=case)

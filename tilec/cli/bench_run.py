@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.bench import saved as saved_files
-from tilec.bench.cases import PRECISE, Bench, BenchOptions, check_rivals
+from tilec.bench.cases import PRECISE, Bench, BenchOptions
 from tilec.bench.device import BenchDevice
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
 from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
+from tilec.bench.rivals import rivals_of
 from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
 from tilec.case.arguments import parse_overrides
 from tilec.case.cases import BoundCase
@@ -115,7 +116,8 @@ def run_bench(app: App, given: Given) -> int:
             raise refused_point(error, sweep, value) if sweep else error from None
 
     cases, points = swept_cases(cases_at, sweep) if sweep else (cases_at(""), {})
-    check_rivals(cases)
+    for case in cases:
+        rivals_of(case)  # refuse wrong ones early
     if given.variants and opened.bundle is not None:
         cases, points = all_variants(cases, opened.kernels, points)
     bench_device = None

@@ -16,8 +16,8 @@ import numpy as np
 
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.device import KernelCall, ModuleDevice
+from tilec.case.functions import Functions
 from tilec.case.inputs import Array, planned_inputs
-from tilec.case.reference import References
 from tilec.case.run import CaseResult, RunReport, Save, repeat_case, run_case
 from tilec.cli.app import App
 from tilec.cli.cases import Opened, package_json
@@ -64,7 +64,7 @@ class CaseRunner:
         self._app, self._opened, self._manifest = app, opened, manifest
         self._device, self._place, self._cases = device, place, cases
         self._kernels, self._repeat, self._timeout = kernels, repeat, timeout
-        self._references = References(manifest.root if manifest else str(app.base))
+        self._functions = Functions(manifest.root if manifest else str(app.base))
         self._save = _saver(app, save) if save else None
         self._results: list[CaseResult] = []
         self._shown = Results(app, cases)
@@ -84,7 +84,7 @@ class CaseRunner:
         self._app.status(f"running {case.name} ({len(self._results) + 1} of {len(self._cases)})")
         run = functools.partial(repeat_case, times=self._repeat) if self._repeat else run_case
         with self._limit(case, device):
-            result = run(case, device, self._references, clock=time.perf_counter, save=self._save)
+            result = run(case, device, self._functions, clock=time.perf_counter, save=self._save)
         assert self._opened.bundle is not None
         return _with_variant_note(result, case, self._opened.bundle, self._device)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.case.cases import BoundCase
-from tilec.case.reference import References
+from tilec.case.functions import Functions
 from tilec.cli import progress
 from tilec.cli.app import App
 from tilec.cli.build import make_request
@@ -321,13 +321,13 @@ def _require_own(app: App, path: Path, kernel: str) -> None:
 def _prepare_cases(
     app: App, spaces: Sequence[Space], facts: KernelFacts, root: str, folder: Path
 ) -> tuple[Prepared, ...]:
-    references = References(root)
+    functions = Functions(root)
 
     def say(case: BoundCase) -> None:
         app.status(f"computing the reference of {case.name}")
 
     prepared = tuple(
-        prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say)
+        prepare_case(space, facts.sizes, functions, folder / "expected", on_reference=say)
         for space in spaces
     )
     app.clear_status()

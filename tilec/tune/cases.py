@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from tilec.case.cases import BoundCase, expand_cases, small_case
+from tilec.case.functions import Functions
 from tilec.case.inputs import make_inputs, planned_inputs
-from tilec.case.reference import References
+from tilec.case.reference import expected_results
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel
 from tilec.tune.space import Space, space_of
@@ -81,7 +82,7 @@ def cases_of(
 def prepare_case(
     space: Space,
     sizes: Sequence[str],
-    references: References,
+    functions: Functions,
     folder: Path,
     *,
     on_reference: Callable[[BoundCase], None],
@@ -91,7 +92,7 @@ def prepare_case(
     Args:
         space: of the case.
         sizes: expressions that distinguish launches.
-        references: of the project.
+        functions: of the project.
         folder: for the results.
         on_reference: called before a reference runs, which may take long.
 
@@ -127,7 +128,7 @@ def prepare_case(
     if case.reference:
         on_reference(case)
         path = folder / f"{file_name(case.name)}.npz"
-        write_expected(path, case, references.expected(small, inputs))
+        write_expected(path, case, expected_results(small, inputs, functions))
         expected = str(path)
     return Prepared(space=space, at=tuple(at), expected=expected)
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tilec.bench.rivals import Rival, function_of, read_rival
+from tilec.bench.rivals import function_of, rivals_of
+from tilec.case.cases import BoundCase
+from tilec.case.functions import Functions
+from tilec.manifest.types import Bench
 from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.model.signature import Param, ParamKind
 
 PLACE = Location(file="tilec.toml", line=7, column=1)
-INPUTS = ("a", "b", "alpha")
+PARAMS = tuple(Param(name=name, kind=ParamKind.TENSOR) for name in ("a", "b", "alpha"))
 VALUES = {"a": np.array([3.0, 4.0]), "b": np.full(2, 3.0), "alpha": 2.0}
 
 
-def read(text: str) -> Rival:
-    return read_rival(text, INPUTS, case="gemm/4k", location=PLACE)
+def against(text: str) -> BoundCase:
+    keys = {("bench", "against", 0): PLACE}
+    bench = Bench(against=(text,))
+    return BoundCase(name="gemm/4k", kernel="gemm", params=PARAMS, bench=bench, keys=keys)
+
+
+def called(text: str, library: object) -> Any:
+    case = against(text)
+    (rival,) = rivals_of(case)
+    return function_of(case, rival, library, Functions(""))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +52,7 @@ def read(text: str) -> Rival:
 )
 def test_malformed_entries_are_located(text: str, said: str) -> None:
     with pytest.raises(CaseError) as caught:
-        read(text)
+        rivals_of(against(text))
     assert str(caught.value).startswith(f"tilec.toml:7:1: gemm/4k: against {text!r}: {said}")
     assert caught.value.fix
 
@@ -60,7 +74,7 @@ def test_a_call_is_evaluated_as_python_would(call: str) -> None:
         name: getattr(np, name) for name in ("add", "sum", "stack", "full", "float32", "reshape")
     }
     expected = eval(call, {**names, "norm": np.linalg.norm}, VALUES)
-    found = function_of(read(f"numpy:{call}"), np, INPUTS, case="")(VALUES)
+    found = called(f"numpy:{call}", np)(VALUES)
     np.testing.assert_array_equal(found, expected)
     assert np.asarray(found).dtype == np.asarray(expected).dtype
 
@@ -68,10 +82,10 @@ def test_a_call_is_evaluated_as_python_would(call: str) -> None:
 def test_unknown_functions_and_inputs_get_suggestions() -> None:
     for text, meant in (("numpy:matmull(a, b)", "matmul"), ("numpy:matmul(a, alfa)", "alpha")):
         with pytest.raises(CaseError, match=f"did you mean '{meant}'") as caught:
-            function_of(read(text), np, INPUTS, case="gemm/4k", location=PLACE)
+            called(text, np)
         assert caught.value.location == PLACE
 
 
 def test_builtins_are_out_of_reach() -> None:
     with pytest.raises(CaseError, match="has no 'open'"):
-        function_of(read("torch:open(a)"), object(), INPUTS, case="")
+        called("torch:open(a)", object())

@@ -18,8 +18,9 @@ from tests.unit.conftest import Cli
 from tilec.case.cases import BoundCase
 from tilec.case.chains import chain_cases
 from tilec.case.device import calls_of
+from tilec.case.functions import Functions
 from tilec.case.inputs import make_inputs
-from tilec.case.reference import References
+from tilec.case.reference import expected_results
 from tilec.manifest.cases import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec_runtime.errors import CaseError
@@ -230,7 +231,7 @@ def test_a_reference_names_the_arrays_that_it_gives(tmp_path: Path) -> None:
     steps = (parse_step("add(y, x, x, 2)"), parse_step("add(z, y, x, -1)"))
     case = Case(name="one", inputs=inputs, reference="sums.py:last")
     (made,) = chain_cases(Chain(name="sums", steps=steps, cases=(case,)), {"add": ADD})
-    assert list(References(str(tmp_path)).expected(made, make_inputs(made))) == ["z"]
+    assert list(expected_results(made, make_inputs(made), Functions(str(tmp_path)))) == ["z"]
 
 
 def test_each_step_gets_its_own_arguments() -> None:

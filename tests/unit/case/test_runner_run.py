@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.case.conftest import At, FakeDevice, broken, case, info, kernel, made, tensor
 from tilec.case.cases import BoundCase, expand_cases
-from tilec.case.reference import References
+from tilec.case.functions import Functions
 from tilec.case.report import case_json
 from tilec.case.run import CaseResult, Repeats, repeat_case, run_case
 from tilec.manifest.types import Tolerance
@@ -108,7 +108,7 @@ def cases(
 def run(
     project: Path, bound: BoundCase, ticks: Callable[[], float], code: Callable[..., None] = add
 ) -> CaseResult:
-    return run_case(bound, FakeDevice({"add": code}), References(str(project)), clock=ticks)
+    return run_case(bound, FakeDevice({"add": code}), Functions(str(project)), clock=ticks)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_repeated_runs_compare_with_the_first(
     result = repeat_case(
         bound,
         FakeDevice({"add": lambda **arguments: left.pop(0)(**arguments)}),
-        References(str(project)),
+        Functions(str(project)),
         times=5,
         clock=lambda: 0.0,
         save=lambda _, name, __: saved.append(name),

@@ -307,7 +307,10 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
     assert "  numpy:mine.py:twice   300.0 us" in capsys.readouterr().out
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:other"]'),)
     assert desk.bench()[0] == 1
-    assert "it takes 'q', but the case has no such input" in capsys.readouterr().out
+    assert (
+        "rival 'other' does not fit: it takes 'q', which is no input of the case"
+        in capsys.readouterr().out
+    )
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:twise"]'),)
     assert desk.bench()[0] == 1
     assert "mine.py has no function 'twise'; did you mean 'twice'" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tune_samples import A, B, C, built, kernel_with, points
-from tilec.case.reference import References
+from tilec.case.functions import Functions
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Budget, Case, Manifest
 from tilec.model.tuning import size_expressions
@@ -65,7 +65,7 @@ def test_a_case_that_launches_nothing_is_refused(
         prepare_case(
             space,
             size_expressions(info),
-            References(str(tmp_path)),
+            Functions(str(tmp_path)),
             tmp_path,
             on_reference=lambda _: None,
         )
@@ -84,7 +84,7 @@ def test_sizes_that_cannot_be_worked_out_name_the_case(info: KernelInfo, kernel,
     ):
         with pytest.raises(CaseError, match=what):
             prepare_case(
-                space, (text,), References(str(tmp_path)), tmp_path, on_reference=lambda _: None
+                space, (text,), Functions(str(tmp_path)), tmp_path, on_reference=lambda _: None
             )
 
 
