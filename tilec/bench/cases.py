@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 from tilec.bench.device import BenchDevice
-from tilec.bench.gate import LIMIT
 from tilec.bench.measure import ClockReading, Measurement, MeasureOptions, measure_together
 from tilec.bench.report import CaseBench, RivalResult
 from tilec.bench.rivals import Rival, function_of, rivals_of
@@ -30,37 +29,32 @@ HOST_SAMPLES, HOST_SECONDS = 15, 0.5
 PRECISE = 0.01
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class BenchOptions:
-    """Options of measurements.
-
-    Attributes:
-        measure: number and duration of samples.
-        against: whether rivals are measured.
-        saved: measurements to compare with; None for none.
-        limit: the slow-down that counts, as a part.
-    """
-
-    measure: MeasureOptions
-    against: bool = True
-    saved: Saved | None = None
-    limit: float = LIMIT
-
-
 class Bench:
     """Measures cases on one device.
 
     Args:
         device: the device.
-        options: how to measure.
+        measure: number and duration of samples.
         root: the project's directory, for files of rivals.
         ceilings: of the device; None without.
+        against: whether rivals are measured.
+        saved: measurements to compare with; None for none.
+        limit: the slow-down that counts, as a part.
     """
 
     def __init__(
-        self, device: BenchDevice, options: BenchOptions, *, root: str, ceilings: Ceilings | None
+        self,
+        device: BenchDevice,
+        measure: MeasureOptions,
+        *,
+        root: str,
+        ceilings: Ceilings | None,
+        against: bool,
+        saved: Saved | None,
+        limit: float,
     ) -> None:
-        self._device, self._options, self._ceilings = device, options, ceilings
+        self._device, self._measure, self._ceilings = device, measure, ceilings
+        self._against, self._saved, self._limit = against, saved, limit
         self._functions = Functions(root)
 
     def case(self, case: BoundCase) -> CaseBench:
@@ -68,27 +62,26 @@ class Bench:
         reason = self._device.refusal(case)
         if reason:
             return CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=reason)
-        options = self._options
         try:
             inputs = make_inputs(case)
             result = self._measured(case, inputs)
-            if options.saved is None:
+            if self._saved is None:
                 return result
             return compare_with_saved(
-                result, options.saved, lambda: self._measured(case, inputs), options.limit
+                result, self._saved, lambda: self._measured(case, inputs), self._limit
             )
         except TilecError as error:
             return CaseBench(name=case.name, kernel=case.kernel, status="error", error=error)
 
     def _measured(self, case: BoundCase, inputs: Mapping[str, Value]) -> CaseBench:
         work = planned_work(case, environment(case, inputs))
-        against = rivals_of(case) if self._options.against else ()
+        against = rivals_of(case) if self._against else ()
         with contextlib.ExitStack() as stack:
             timed = stack.enter_context(self._device.timed(case, inputs))
             rivals = [self._rival(case, rival, inputs, stack) for rival in against]
             running = [each for each in rivals if isinstance(each, _Running)]
             mine, *theirs = measure_together(
-                [timed, *running], self._options.measure, clock=self._device.clock
+                [timed, *running], self._measure, clock=self._device.clock
             )
             host = host_cost(timed, median(mine.samples), self._device.clock)
             measured = iter(theirs)

@@ -79,17 +79,16 @@ def _sweep(group: Group, unit: str, ceilings: Ceilings | None) -> str:
         positions = {value: float(value) for value in group.values}
     except ValueError:  # words stand in a row
         positions = {value: float(index) for index, value in enumerate(group.values)}
-    spots = [spot for line in group.lines for spot in line.spots.values()]
-    y_log = unit == MICROSECONDS and _is_wide([spot.seconds for spot in spots])
+    y_log = unit == MICROSECONDS and _is_wide([spot.seconds for spot in group.spots])
     axes = _axes(unit, group.sweep, x_log=_is_wide(list(positions.values())), y_log=y_log)
     axes.set_xticks(list(positions.values()), list(positions), minor=False)
-    for line in group.lines:
-        points = [(positions[value], spot) for value, spot in line.spots.items()]
-        _points(axes, line.label, points, unit, "o-")
+    for line in dict.fromkeys((spot.rival, spot.label) for spot in group.spots):
+        spots = [spot for spot in group.spots if (spot.rival, spot.label) == line]
+        _points(axes, line[1], [(positions[spot.at], spot) for spot in spots], unit, "o-")
     limit = None
     if ceilings is not None:
         limit = {GB: ceilings.copy, TFLOP: ceilings.products.get(group.dtype)}.get(unit)
-    if limit and limit <= NEAR * max(spot.rate or 0.0 for spot in spots):
+    if limit and limit <= NEAR * max(spot.rate or 0.0 for spot in group.spots):
         limit /= SCALES[unit]
         axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
     return _image(axes)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tilec.bench.report import CaseBench
-from tilec.bench.statistics import Interval, summarize
+from tilec.bench.statistics import Interval
 from tilec.bench.work import MEMORY_BOUND, Work
 
 GB, TFLOP = "GB/s", "TFLOP/s"
@@ -16,20 +16,22 @@ Row = tuple[str, str, str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Spot:
-    """The seconds of a launch with their interval, and its rate per second, if known."""
+    """One measurement of a group.
 
+    Attributes:
+        label: of the kernel, variant or rival.
+        rival: whether it is a rival's.
+        at: the swept value.
+        seconds, interval: of a launch.
+        rate: per second, if known.
+    """
+
+    label: str = ""
+    rival: bool = False
+    at: str = ""
     seconds: float
     interval: Interval
     rate: float | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """One kernel, variant or rival of a group, with its spots by swept value."""
-
-    label: str
-    rival: bool
-    spots: dict[str, Spot]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,7 @@ class Group:
         values: of the sweep, in order.
         unit: of the rate that bounds the kernel; empty if the case does not state its work.
         dtype: of its matrix products.
-        lines: the kernel's first.
+        spots: those of rivals last.
     """
 
     base: str
@@ -50,7 +52,7 @@ class Group:
     values: tuple[str, ...]
     unit: str
     dtype: str
-    lines: tuple[Line, ...]
+    spots: tuple[Spot, ...]
 
 
 def groups_of(results: Sequence[CaseBench], sweep: str) -> list[Group]:
@@ -65,25 +67,18 @@ def groups_of(results: Sequence[CaseBench], sweep: str) -> list[Group]:
 def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[Row]]:
     """Return head and rows of a group's table: a sweep in its order, variants fastest first."""
     if group.sweep:
-        several = len(group.lines) > 1
+        several = len({(spot.rival, spot.label) for spot in group.spots}) > 1
         rows = [
             (
-                value,
-                line.label if several else "",
+                spot.at,
+                spot.label if several else "",
                 time_text(spot.seconds),
                 rate_text(spot.rate, group.unit),
             )
-            for value in group.values
-            for line in group.lines
-            if (spot := line.spots.get(value)) is not None
+            for spot in sorted(group.spots, key=lambda spot: group.values.index(spot.at))
         ]
         return (group.sweep, "", "time", group.unit), rows
-    ranked = sorted(
-        (spot.seconds, line.label)
-        for line in group.lines
-        for spot in line.spots.values()
-        if not line.rival
-    )
+    ranked = sorted((spot.seconds, spot.label) for spot in group.spots if not spot.rival)
     best = ranked[0][0]
     rows = [(label, "", time_text(time), f"{time / best:.2f}x") for time, label in ranked]
     return ("variant", "", "time", "to best"), rows
@@ -107,35 +102,36 @@ def unit_of(work: Work) -> str:
 
 
 def _group(base: str, cases: Sequence[CaseBench], sweep: str) -> Group:
-    unit, values = unit_of(cases[0].work), []
-    own: dict[str, dict[str, Spot]] = {}
-    rivals: dict[str, dict[str, Spot]] = {}
+    unit = unit_of(cases[0].work)
+    spots: dict[tuple[bool, str, str], Spot] = {}
+    values: dict[str, None] = {}
     for case in cases:
         assert case.point is not None
         at = case.point.at
-        values.append(at)
-        label = case.point.variant or case.kernel
-        if case.measurement is not None:
-            own.setdefault(label, {})[at] = _spot(case.measurement.samples, case.work, unit)
-        for rival in case.rivals:
-            if rival.measurement is not None:
+        values[at] = None
+        own = (False, case.point.variant or case.kernel, case.measurement)
+        for rival, label, measurement in (
+            own,
+            *((True, rival.text, rival.measurement) for rival in case.rivals),
+        ):
+            if measurement is not None:
+                summary = measurement.summary
+                amount = {TFLOP: case.work.flops, GB: case.work.bytes}.get(unit)
+                spot = Spot(
+                    label=label,
+                    rival=rival,
+                    at=at,
+                    seconds=summary.median,
+                    interval=summary.interval,
+                    rate=None if amount is None else amount / summary.median,
+                )
                 # Every variant is measured beside its rivals, which are shown once.
-                spot = _spot(rival.measurement.samples, case.work, unit)
-                rivals.setdefault(rival.text, {}).setdefault(at, spot)
-    lines = [Line(label=label, rival=False, spots=spots) for label, spots in own.items()]
-    lines += [Line(label=label, rival=True, spots=spots) for label, spots in rivals.items()]
+                spots.setdefault((rival, label, at), spot)
     return Group(
         base=base,
         sweep=sweep,
-        values=tuple(dict.fromkeys(values)),
+        values=tuple(values),
         unit=unit,
         dtype=cases[0].work.dtype,
-        lines=tuple(lines),
+        spots=tuple(sorted(spots.values(), key=lambda spot: spot.rival)),
     )
-
-
-def _spot(samples: Sequence[float], work: Work, unit: str) -> Spot:
-    summary = summarize(samples)
-    amount = {TFLOP: work.flops, GB: work.bytes}.get(unit)
-    rate = amount / summary.median if amount is not None else None
-    return Spot(seconds=summary.median, interval=summary.interval, rate=rate)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.bench import saved as saved_files
-from tilec.bench.cases import PRECISE, Bench, BenchOptions
+from tilec.bench.cases import PRECISE, Bench
 from tilec.bench.device import BenchDevice
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
@@ -222,10 +222,15 @@ def measure_cases(
             seconds=given.seconds,
             precise=PRECISE,
         )
-        options = BenchOptions(
-            measure=measure, against=given.against, saved=files.base, limit=limit
+        bench = Bench(
+            device,
+            measure,
+            root=manifest.root,
+            ceilings=ceilings,
+            against=given.against,
+            saved=files.base,
+            limit=limit,
         )
-        bench = Bench(device, options, root=manifest.root, ceilings=ceilings)
     results = _measured(app, bench, opened, plan)
     code = ending(results, given.fail_slower)
     sweep = plan.sweep.name if plan.sweep else ""
