@@ -110,27 +110,49 @@ def expand_cases(
 ) -> tuple[BoundCase, ...]:
     """Bind every case of a kernel, once for each built value of the dtype axes it leaves open.
 
+    A case that does not fit (an unknown or missing input, an unknown axis, no variant) carries its
+    error, so that the others run.
+
     Args:
         kernel: the manifest's table.
         info: the same kernel in the bundle.
         locate: finds locations in the manifest, for messages.
         files: arrays that replace inputs of every case.
-
-    Raises:
-        CaseError: an unknown or missing input, an unknown axis, or no variant for a case.
     """
     expanded: list[BoundCase] = []
     for case in kernel.cases:
+        location = _location(kernel, case, locate)
         keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
-        bound = _expand(case, info, _location(kernel, case, locate), files=files)
         root = locate.root if locate else ""
-        expanded += (
-            dataclasses.replace(
-                each, keys=keys, root=root, let=tuple(derived_at(kernel, each.axes))
+        try:
+            expanded += (
+                dataclasses.replace(
+                    each, keys=keys, root=root, let=tuple(derived_at(kernel, each.axes))
+                )
+                for each in _expand(case, info, location, files=files)
             )
-            for each in bound
-        )
+        except CaseError as error:
+            unfit = BoundCase(
+                name=f"{kernel.name}/{case.name}",
+                kernel=kernel.name,
+                case=case.name,
+                location=location,
+                error=error,
+            )
+            expanded.append(unfit)
     return tuple(expanded)
+
+
+def require_fitting(cases: tuple[BoundCase, ...]) -> tuple[BoundCase, ...]:
+    """Return the cases.
+
+    Raises:
+        CaseError: the first error of a case that does not fit its kernel.
+    """
+    for case in cases:
+        if case.error is not None:
+            raise case.error
+    return cases
 
 
 def small_case(case: BoundCase) -> BoundCase:
@@ -144,30 +166,6 @@ def small_case(case: BoundCase) -> BoundCase:
 def stated_axes(case: BoundCase, info: KernelInfo) -> dict[str, AxisValue]:
     """Return the axes that the case fixes, by dtypes or by choice; dispatch may change the rest."""
     return {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
-
-
-def fitting_cases(
-    kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None
-) -> tuple[BoundCase, ...]:
-    """Bind every case as `expand_cases` does; a case that does not fit carries its error, so that
-    the others run.
-    """
-    bound: list[BoundCase] = []
-    for case in kernel.cases:
-        alone = dataclasses.replace(kernel, cases=(case,))
-        try:
-            bound += expand_cases(alone, info, locate=locate)
-        except CaseError as error:
-            bound.append(
-                BoundCase(
-                    name=f"{kernel.name}/{case.name}",
-                    kernel=kernel.name,
-                    case=case.name,
-                    location=_location(kernel, case, locate),
-                    error=error,
-                )
-            )
-    return tuple(bound)
 
 
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
@@ -206,7 +204,7 @@ def bind(case: Case, info: KernelInfo, *, files: Files = ()) -> BoundCase:
         files: (parameter, dtype, path) of arrays in files.
 
     Raises:
-        CaseError: as `expand_cases`; also if a dtype axis stays open and has several values.
+        CaseError: it does not fit the kernel, or a dtype axis stays open and has several values.
     """
     bound = tuple(_expand(case, info, None, files=files))
     if len(bound) > 1:

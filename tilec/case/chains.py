@@ -21,42 +21,28 @@ def chain_cases(
 ) -> tuple[BoundCase, ...]:
     """Bind every case of a chain; if a kernel is not built, the cases have their names only.
 
+    A case whose steps do not fit their kernels, or disagree about an input, carries its error.
+
     Args:
         chain: the manifest's table.
         built: kernels of the bundle by name.
         locate: finds locations in the manifest, for messages.
-
-    Raises:
-        CaseError: a step does not fit its kernel, or two steps disagree about an input.
     """
     whole = all(step.kernel in built for step in chain.steps)
-    return tuple(
-        _Binder(chain, built, case, locate).bound() if whole else _unbuilt(chain, case, locate)
-        for case in chain.cases
-    )
-
-
-def fitting_chain_cases(
-    chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None
-) -> tuple[BoundCase, ...]:
-    """Bind every case as `chain_cases` does; a case that does not fit carries its error."""
-    bound: list[BoundCase] = []
+    bound = []
     for case in chain.cases:
+        unbuilt = BoundCase(
+            name=f"{chain.name}/{case.name}",
+            kernel=chain.name,
+            case=case.name,
+            steps=tuple(BoundStep(kernel=step.kernel) for step in chain.steps),
+            location=_location(locate, chain, "case", case.name),
+        )
         try:
-            bound += chain_cases(dataclasses.replace(chain, cases=(case,)), built, locate=locate)
+            bound.append(_Binder(chain, built, case, locate).bound() if whole else unbuilt)
         except CaseError as error:
-            bound.append(dataclasses.replace(_unbuilt(chain, case, locate), error=error))
+            bound.append(dataclasses.replace(unbuilt, error=error))
     return tuple(bound)
-
-
-def _unbuilt(chain: Chain, case: Case, locate: Locator | None) -> BoundCase:
-    return BoundCase(
-        name=f"{chain.name}/{case.name}",
-        kernel=chain.name,
-        case=case.name,
-        steps=tuple(BoundStep(kernel=step.kernel) for step in chain.steps),
-        location=_location(locate, chain, "case", case.name),
-    )
 
 
 def chain_text(case: BoundCase) -> str:

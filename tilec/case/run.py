@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.compare import Comparison, Difference, compare, difference_of, tolerance_for
+from tilec.case.device import ModuleDevice
 from tilec.case.functions import Functions
 from tilec.case.inputs import Array, Value, make_inputs
 from tilec.case.reference import expected_results
 from tilec.manifest.types import Tolerance
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.dtype import DTYPES, DType
-
-
-class Device(Protocol):
-    """The operations of a device that a run needs."""
-
-    def refusal(self, case: BoundCase) -> str:
-        """Return why the device cannot run a case; empty where it can."""
-
-    def to_device(self, array: Array, dtype: str) -> Any:
-        """Return a tensor on the device with the array's contents."""
-
-    def from_device(self, tensor: Any) -> Array:
-        """Return a tensor's contents."""
-
-    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
-        """Launch the case's kernels with arguments by name, and synchronize."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,61 +103,14 @@ Save = Callable[[BoundCase, str, Array], None]
 
 def run_case(
     case: BoundCase,
-    device: Device,
+    device: ModuleDevice,
     functions: Functions,
     *,
     clock: Callable[[], float],
+    times: int | None = None,
     save: Save | None = None,
 ) -> CaseResult:
-    """Run one case.
-
-    Args:
-        case: what to run.
-        device: where.
-        functions: of the project.
-        clock: seconds, for the time of the launch.
-        save: receives every output.
-
-    Returns:
-        The result; tilec's errors become its `error`.
-    """
-    case, seconds = small_case(case), 0.0
-    reason = device.refusal(case)
-    if reason:
-        return CaseResult(case=case, status="skipped", reason=reason)
-    try:
-        inputs = make_inputs(case)
-        # Before the launch: a bad reference is reported without touching the device.
-        expected = expected_results(case, inputs, functions) if case.reference else {}
-        arguments = arguments_on(case, device, inputs)
-        start = clock()
-        device.launch(case, arguments)
-        seconds = clock() - start
-        outputs = []
-        for name in case.outs:
-            actual = device.from_device(arguments[name])
-            if save is not None:
-                save(case, name, actual)
-            if name in expected:
-                outputs.append(compared(case, name, actual, expected[name]))
-    except TilecError as error:
-        return CaseResult(case=case, status="error", seconds=seconds, error=error)
-    if not case.reference:
-        return CaseResult(case=case, status="ran", seconds=seconds)
-    status = "passed" if all(o.comparison.ok for o in outputs) else "failed"
-    return CaseResult(case=case, status=status, outputs=tuple(outputs), seconds=seconds)
-
-
-def repeat_case(
-    case: BoundCase,
-    device: Device,
-    functions: Functions,
-    *,
-    times: int,
-    clock: Callable[[], float],
-    save: Save | None = None,
-) -> CaseResult:
-    """Run one case several times with the same inputs and new outputs.
+    """Run one case, or run it several times with the same inputs and new outputs.
 
     The first run is compared with the reference, the others with the first: their bits may differ
     (a sum in another order), but not by more than the tolerance.
@@ -180,47 +119,74 @@ def repeat_case(
         case: what to run.
         device: where.
         functions: of the project.
-        times: number of runs, at least 1.
-        clock: seconds, for the time of the launches.
+        clock: seconds, for the time of the launch.
+        times: number of runs, at least 1; None for one run without `repeats`.
         save: receives every output of the first run.
 
     Returns:
-        The first run's result, or the result of the first run that failed.
+        The first run's result, or the result of the first run that failed; tilec's errors become
+        its `error`.
     """
+    case = small_case(case)
+    reason = device.refusal(case)
+    if reason:
+        return CaseResult(case=case, status="skipped", reason=reason)
     first: dict[str, Array] = {}
+    varied: Counter[str] = Counter()
+    shown: tuple[OutputResult, ...] = ()
+    status, failure = "passed" if case.reference else "ran", None
+    seconds, runs = 0.0, 0
+    try:
+        inputs = make_inputs(case)
+        # Before the launch: a bad reference is reported without touching the device.
+        wanted = expected_results(case, inputs, functions) if case.reference else {}
+        while status != "failed" and runs < (times or 1):
+            runs += 1
+            outputs, seconds = _launched(case, device, inputs, clock)
+            if runs == 1:
+                first = outputs
+                if save is not None:
+                    for name, array in outputs.items():
+                        save(case, name, array)
+            else:
+                changed = [n for n in outputs if outputs[n].tobytes() != first[n].tobytes()]
+                varied.update(changed)
+                wanted = {name: first[name] for name in changed}
+            held = [compared(case, n, outputs[n], wanted[n]) for n in outputs if n in wanted]
+            if not all(each.comparison.ok for each in held):
+                status = "failed"
+            if runs == 1 or status == "failed":
+                shown = tuple(held)
+    except TilecError as error:
+        status, failure, shown = "error", error, ()
+    counts = tuple((name, varied[name]) for name in case.outs if varied[name])
+    return CaseResult(
+        case=case,
+        status=status,
+        outputs=shown,
+        seconds=seconds,
+        error=failure,
+        repeats=Repeats(runs=runs, wanted=times, varied=counts) if times else None,
+    )
 
-    def keep(of: BoundCase, name: str, array: Array) -> None:
-        first[name] = array
-        if save is not None:
-            save(of, name, array)
 
-    result = run_case(case, device, functions, clock=clock, save=keep)
-    varied = dict.fromkeys(case.outs, 0)
-    runs = 1
-    alone = dataclasses.replace(case, reference="")
-    while result.status in ("passed", "ran") and runs < times:
-        outputs: dict[str, Array] = {}
-
-        def take(_: BoundCase, name: str, array: Array, to: dict[str, Array] = outputs) -> None:
-            to[name] = array
-
-        again = run_case(alone, device, functions, clock=clock, save=take)
-        runs += 1
-        if again.status != "ran":
-            result = dataclasses.replace(again, case=case)
-            break
-        changed = [n for n in case.outs if outputs[n].tobytes() != first[n].tobytes()]
-        for name in changed:
-            varied[name] += 1
-        held = [compared(case, name, outputs[name], first[name]) for name in changed]
-        wrong = tuple(each for each in held if not each.comparison.ok)
-        if wrong:
-            result = dataclasses.replace(again, case=case, status="failed", outputs=wrong)
-    counts = tuple((name, count) for name, count in varied.items() if count)
-    return dataclasses.replace(result, repeats=Repeats(runs=runs, wanted=times, varied=counts))
+def _launched(
+    case: BoundCase,
+    device: ModuleDevice,
+    inputs: Mapping[str, Value],
+    clock: Callable[[], float],
+) -> tuple[dict[str, Array], float]:
+    """Return the outputs of one run, and the seconds of its launch."""
+    arguments = arguments_on(case, device, inputs)
+    start = clock()
+    device.launch(case, arguments)
+    seconds = clock() - start
+    return {name: device.from_device(arguments[name]) for name in case.outs}, seconds
 
 
-def arguments_on(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -> dict[str, Any]:
+def arguments_on(
+    case: BoundCase, device: ModuleDevice, inputs: Mapping[str, Value]
+) -> dict[str, Any]:
     """Return the launcher's arguments in its order, with arrays copied to the device."""
     arguments: dict[str, Any] = {}
     for param in case.params:

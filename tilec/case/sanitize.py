@@ -16,7 +16,7 @@ from tilec.case.cases import BoundCase, BoundStep, small_case
 from tilec.case.compare import Array, compare, differing, tolerance_for
 from tilec.case.device import ModuleDevice
 from tilec.case.inputs import make_inputs
-from tilec.case.run import Device, arguments_on
+from tilec.case.run import arguments_on
 from tilec.case.undetermined import Fills, find_undetermined
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import CpuDriver
@@ -230,7 +230,7 @@ class Sanitizer:
         except FaultError as error:
             seen.note("undetermined", f"{_UNCOMPARED}: {error.what}")
 
-    def _run(self, seen: _Seen, order: str | int, device: Device) -> bool:
+    def _run(self, seen: _Seen, order: str | int, device: ModuleDevice) -> bool:
         """Run a case in one order; return whether it ended without a fault."""
         case = seen.case
         arguments = arguments_on(case, device, make_inputs(case))

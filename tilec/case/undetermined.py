@@ -14,8 +14,9 @@ import numpy as np
 
 from tilec.case.cases import BoundCase
 from tilec.case.compare import Array, differing
+from tilec.case.device import ModuleDevice
 from tilec.case.inputs import make_inputs
-from tilec.case.run import Device, arguments_on
+from tilec.case.run import arguments_on
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
 from tilec_runtime.cpu.tileir.frame import TURNS, Frame, Grid, Site, Undetermined, coordinates
 from tilec_runtime.cpu.tileir.ir import Op
@@ -82,7 +83,7 @@ class Fills:
 
 
 def find_undetermined(
-    case: BoundCase, device: Device, fills: Fills, steps: int
+    case: BoundCase, device: ModuleDevice, fills: Fills, steps: int
 ) -> tuple[Finding, ...]:
     """Run a case with zeros and with garbage in undetermined elements, and compare the outputs.
 
@@ -110,7 +111,7 @@ def find_undetermined(
 class _Search:
     """Looks for the operations whose undetermined elements change the outputs of a case."""
 
-    def __init__(self, case: BoundCase, device: Device, fills: Fills) -> None:
+    def __init__(self, case: BoundCase, device: ModuleDevice, fills: Fills) -> None:
         self._case = case
         self._device = device
         self._fills = fills

@@ -392,14 +392,14 @@ def _bound(
     since another option may still deselect them.
     """
     from tilec.case.arguments import overridden
-    from tilec.case.cases import expand_cases, fitting_cases
+    from tilec.case.cases import expand_cases, require_fitting
 
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
     if wish.overrides and chosen:
         try:
             part = dataclasses.replace(kernel, cases=chosen)
             changed, files = overridden(part, info, wish.overrides)
-            return expand_cases(changed, info, files=files)
+            return require_fitting(expand_cases(changed, info, files=files))
         except UsageError as error:
             refused[kernel.name] = error
         except CaseError as error:  # its location is the command line, not the manifest
@@ -407,7 +407,7 @@ def _bound(
             refused[kernel.name] = UsageError(
                 message, cause=error.cause, fix=error.fix, kernel=kernel.name
             )
-    return fitting_cases(kernel, info, locate=manifest.locate)
+    return expand_cases(kernel, info, locate=manifest.locate)
 
 
 def _chain_cases(
@@ -418,7 +418,7 @@ def _chain_cases(
     Raises:
         UsageError: a kernel of a named chain is not in the bundle.
     """
-    from tilec.case.chains import fitting_chain_cases
+    from tilec.case.chains import chain_cases
 
     for chain in manifest.chains:
         if wish.kernels and chain.name not in wish.kernels:
@@ -431,7 +431,7 @@ def _chain_cases(
                 fix="build it, or leave --bundle out",
             )
         if not lacking:
-            yield from fitting_chain_cases(chain, opened.kernels, locate=manifest.locate)
+            yield from chain_cases(chain, opened.kernels, locate=manifest.locate)
         if wish.overrides:
             refused[chain.name] = UsageError(
                 f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases cannot be changed",

@@ -176,11 +176,8 @@ def _require_fitting(plan: Plan) -> None:
 def _chain_errors(plan: Plan) -> Iterator[CaseError]:
     """Yield the first error of each chain whose steps do not fit their kernels."""
     from tilec.case.chains import chain_cases
-    from tilec_runtime.errors import CaseError
 
     planned = {kernel.info.name: kernel.info for kernel in plan.kernels}
     for chain in plan.manifest.chains:
-        try:
-            chain_cases(chain, planned, locate=plan.manifest.locate)
-        except CaseError as error:
-            yield error
+        cases = chain_cases(chain, planned, locate=plan.manifest.locate)
+        yield from [case.error for case in cases if case.error is not None][:1]

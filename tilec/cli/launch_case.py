@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[str]) -> None:
-    from tilec.case.cases import fitting_cases, small_case
+    from tilec.case.cases import expand_cases, small_case
     from tilec.case.device import ModuleDevice
     from tilec.compile.project import open_project
     from tilec.frontends.base import ToolSearch
@@ -60,7 +60,7 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
         case
         for kernel in open_project(manifest, ToolSearch()).manifest.kernels
         if kernel.name in kernels
-        for case in fitting_cases(kernel, kernels[kernel.name])
+        for case in expand_cases(kernel, kernels[kernel.name])
     ]
     case = next(case for case in cases if case.name == name)
     if case.error is not None:

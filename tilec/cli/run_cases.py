@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import sys
 import threading
@@ -18,7 +17,7 @@ from tilec.case.cases import BoundCase, small_case
 from tilec.case.device import KernelCall, ModuleDevice
 from tilec.case.functions import Functions
 from tilec.case.inputs import Array, planned_inputs
-from tilec.case.run import CaseResult, RunReport, Save, repeat_case, run_case
+from tilec.case.run import CaseResult, RunReport, Save, run_case
 from tilec.cli.app import App
 from tilec.cli.cases import Opened, package_json
 from tilec.cli.devices import NEEDS_GPU
@@ -82,9 +81,15 @@ class CaseRunner:
 
     def _one(self, case: BoundCase, device: ModuleDevice) -> CaseResult:
         self._app.status(f"running {case.name} ({len(self._results) + 1} of {len(self._cases)})")
-        run = functools.partial(repeat_case, times=self._repeat) if self._repeat else run_case
         with self._limit(case, device):
-            result = run(case, device, self._functions, clock=time.perf_counter, save=self._save)
+            result = run_case(
+                case,
+                device,
+                self._functions,
+                clock=time.perf_counter,
+                times=self._repeat,
+                save=self._save,
+            )
         assert self._opened.bundle is not None
         return _with_variant_note(result, case, self._opened.bundle, self._device)
 

@@ -92,7 +92,7 @@ class Results:
             app.say(
                 f"  PASS: {chain_text(result.case)}: one stream, the same arrays, results as in the reference"
             )
-        if result.repeats is not None and result.status != "skipped":
+        if result.repeats is not None:
             app.say(f"  {repeats_text(result.repeats)}")
         if result.error is not None:
             for line in located_text(result.error, app.show).splitlines():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.case.cases import BoundCase, expand_cases, small_case
+from tilec.case.cases import BoundCase, expand_cases, require_fitting, small_case
 from tilec.case.functions import Functions
 from tilec.case.inputs import make_inputs, planned_inputs
 from tilec.case.reference import expected_results
@@ -76,7 +76,8 @@ def cases_of(
     Raises:
         CaseError: a case does not fit the kernel.
     """
-    return expand_cases(kernel, dataclasses.replace(info, default=()), locate=locate)
+    bound = expand_cases(kernel, dataclasses.replace(info, default=()), locate=locate)
+    return require_fitting(bound)
 
 
 def prepare_case(

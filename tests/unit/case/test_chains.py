@@ -15,7 +15,7 @@ from tests.cpu_samples import ADD, device
 from tests.unit.case.test_run_command import MANIFEST, SCALE, write_project
 from tests.unit.case.test_run_command import REFERENCE as OF_SCALE
 from tests.unit.conftest import Cli
-from tilec.case.cases import BoundCase
+from tilec.case.cases import BoundCase, require_fitting
 from tilec.case.chains import chain_cases
 from tilec.case.device import calls_of
 from tilec.case.functions import Functions
@@ -182,7 +182,7 @@ def bound(*steps: str, inputs: tuple[Input, ...] = INPUTS) -> BoundCase:
     chain = Chain(
         name="c", steps=tuple(map(parse_step, steps)), cases=(Case(name="one", inputs=inputs),)
     )
-    return chain_cases(chain, BUILT)[0]
+    return require_fitting(chain_cases(chain, BUILT))[0]
 
 
 def test_steps_of_a_chain_agree_on_their_inputs() -> None:

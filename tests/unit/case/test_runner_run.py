@@ -16,7 +16,7 @@ from tests.unit.case.conftest import At, FakeDevice, broken, case, info, kernel,
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.functions import Functions
 from tilec.case.report import case_json
-from tilec.case.run import CaseResult, Repeats, repeat_case, run_case
+from tilec.case.run import CaseResult, Repeats, run_case
 from tilec.manifest.types import Tolerance
 from tilec_runtime.errors import CaseError, Location
 
@@ -292,7 +292,7 @@ def test_repeated_runs_compare_with_the_first(
     project: Path, launches: list[Callable[..., None]], status: str, repeats: Repeats
 ) -> None:
     left, saved, bound = list(launches), [], cases()[1]
-    result = repeat_case(
+    result = run_case(
         bound,
         FakeDevice({"add": lambda **arguments: left.pop(0)(**arguments)}),
         Functions(str(project)),
