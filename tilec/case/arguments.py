@@ -27,7 +27,7 @@ _TENSOR = re.compile(
     r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?"
 )
 _SHAPE = re.compile(r"\[([^\]]*)\]")
-_ARGUMENT = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE, with {FORMS}"
+_ARGUMENT = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=VALUE (alpha=2.5, BM=64) or NAME=FILE, with {FORMS}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,21 +47,17 @@ class Override:
     dtype: str = ""
 
 
-def parse_argument(text: str, *, cwd: Path) -> Override:
-    """Read one `--arg`.
+def parse_arguments(texts: Sequence[str], *, cwd: Path) -> tuple[Override, ...]:
+    """Read every `--arg`: a value as `--set` takes it, or a file as `--input` does.
 
     Args:
-        text: `name=value`.
+        texts: values of `--arg`.
         cwd: the directory that relative paths start at.
 
     Raises:
-        UsageError: it has another form, or the file cannot be read.
+        UsageError: one has another form, a name is given twice, or a file cannot be read.
     """
-    name, value = _parts("--arg", text, f"an argument is {_ARGUMENT}")
-    option = f"--arg {text!r}"
-    if is_file(value):
-        return _file(option, name, value, cwd)
-    return Override(text=option, name=name, value=value)
+    return _each_once([_argument(text, cwd) for text in texts])
 
 
 def parse_overrides(
@@ -77,7 +73,10 @@ def parse_overrides(
     Raises:
         UsageError: one has another form, a name is given twice, or a file cannot be read.
     """
-    overrides = [*(_setting(text) for text in settings), *(_input(text, cwd) for text in inputs)]
+    return _each_once([*map(_setting, settings), *(_input(text, cwd) for text in inputs)])
+
+
+def _each_once(overrides: Sequence[Override]) -> tuple[Override, ...]:
     names = [override.name for override in overrides]
     for override in overrides:
         if names.count(override.name) > 1:
@@ -88,24 +87,13 @@ def parse_overrides(
     return tuple(overrides)
 
 
-def bind_arguments(
-    info: KernelInfo,
-    arguments: Sequence[Override],
-    *,
-    axes: Sequence[tuple[str, AxisValue]] = (),
-    reference: str = "",
-) -> BoundCase:
+def bind_arguments(info: KernelInfo, arguments: Sequence[Override]) -> BoundCase:
     """Return a bound case of `--arg` values; outputs have to be given too.
 
     Raises:
-        UsageError: the arguments do not fit the kernel, or a name is given twice.
+        UsageError: the arguments do not fit the kernel.
     """
-    names = [argument.name for argument in arguments]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"--arg {name}=… is given twice")
-    inputs = tuple(_argument_input(one) for one in arguments if one.file is None)
-    case = Case(name="", inputs=inputs, reference=reference, axes=tuple(axes))
+    case = _changed(Case(name=""), info, arguments)
     try:
         return bind(case, info, files=_files(arguments))
     except CaseError as error:  # the command line is at fault, not the manifest
@@ -124,29 +112,20 @@ def overridden(
     return dataclasses.replace(kernel, cases=cases), _files(overrides)
 
 
-def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[str, AxisValue]:
-    """Read one `NAME=VALUE` of an option, and look it up among the built axes.
-
-    Raises:
-        UsageError: there is no such axis or value.
-    """
-    name, _, value = (part.strip() for part in text.partition("="))
-    axes = dict(info.axes)
-    if name not in axes:
-        hint = did_you_mean(name, list(axes)) or f"; it has {', '.join(axes) or 'none'}"
-        raise UsageError(f"{option} {text!r}: kernel {info.name} has no axis {name!r}{hint}")
-    known = read_axis_value(value, axes[name])
-    if known is None:
-        values = ", ".join(map(axis_text, axes[name]))
-        raise UsageError(f"{option} {text!r}: {name} was built for {values}")
-    return name, known
-
-
 def _parts(option: str, text: str, fix: str, *, empty: bool = False) -> tuple[str, str]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not name.isidentifier() or not (value or empty):
         raise UsageError(f"{option} {text!r} is not NAME=VALUE", fix=fix)
     return name, value
+
+
+def _argument(text: str, cwd: Path) -> Override:
+    forms = f"an argument is {_ARGUMENT}"
+    name, value = _parts("--arg", text, forms, empty=True)  # an axis may have the empty text
+    option = f"--arg {text}"
+    if is_file(value):
+        return _file(option, name, value, cwd)
+    return Override(text=option, name=name, value=value)
 
 
 def _setting(text: str) -> Override:
@@ -183,19 +162,6 @@ def _file(option: str, name: str, value: str, cwd: Path) -> Override:
 
 def _files(overrides: Sequence[Override]) -> Files:
     return tuple((one.name, one.dtype, str(one.file)) for one in overrides if one.file)
-
-
-def _argument_input(argument: Override) -> Input:
-    tensor = _tensor(argument)
-    if tensor is not None:
-        return tensor
-    number = read_number(argument.value)
-    if number is None:
-        raise UsageError(
-            f"{argument.text}: {argument.value!r} is no tensor, number or file of an array",
-            fix=f"an argument is {_ARGUMENT}",
-        )
-    return Input(name=argument.name, value=number)
 
 
 def _tensor(override: Override) -> Input | None:
@@ -237,7 +203,7 @@ def _changed(case: Case, info: KernelInfo, overrides: Sequence[Override]) -> Cas
         elif name in params:
             inputs[name] = _value(override, params[name], inputs.get(name), info)
         elif name in axes:
-            chosen[name] = parse_axis(f"{name}={override.value}", info, option="--set")[1]
+            chosen[name] = _axis_value(override, axes[name])
         else:
             raise _unknown(info.name, [*params, *axes], override, "parameter or axis")
     return dataclasses.replace(case, inputs=tuple(inputs.values()), axes=tuple(chosen.items()))
@@ -257,12 +223,20 @@ def _value(override: Override, param: Param, before: Input | None, info: KernelI
         return dataclasses.replace(before, shape=tensor.shape, small=None)
     tensor = _tensor(override)
     if tensor is None:
-        forms = ("[1024]", "f32[1024]:normal:7")
+        option = "--arg" if override.text.startswith("--arg") else "--input"
         raise UsageError(
             f"{override.text}: {info.name} takes a tensor for {param.name}",
-            fix=f"give {', '.join(f'--set {param.name}={form}' for form in forms)}, or --input {param.name}=FILE.npy",
+            fix=f"give {param.name}=f32[1024]:normal:7, or {option} {param.name}=FILE.npy",
         )
     return tensor
+
+
+def _axis_value(override: Override, built: Sequence[AxisValue]) -> AxisValue:
+    known = read_axis_value(override.value, built)
+    if known is None:
+        values = ", ".join(map(axis_text, built))
+        raise UsageError(f"{override.text}: {override.name} was built for {values}")
+    return known
 
 
 def _number(override: Override, param: Param, info: KernelInfo) -> int | float | bool:
@@ -283,7 +257,8 @@ def _number(override: Override, param: Param, info: KernelInfo) -> int | float |
 
 def _unknown(kernel: str, known: Sequence[str], override: Override, noun: str) -> UsageError:
     hint = did_you_mean(override.name, known) or f"; it has {', '.join(known) or 'none'}"
+    fix = f"choose the cases that have it: name their kernels, or -k 'not {kernel}'"
     return UsageError(
         f"{override.text}: kernel {kernel} has no {noun} {override.name!r}{hint}",
-        fix=f"choose the cases that have it: name their kernels, or -k 'not {kernel}'",
+        fix="" if override.text.startswith("--arg") else fix,
     )

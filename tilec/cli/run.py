@@ -49,8 +49,6 @@ class _Given:
     settings: tuple[str, ...]
     inputs: tuple[str, ...]
     args: tuple[str, ...]
-    axes: tuple[str, ...]
-    reference: str
     save: str | None
     repeat: int | None
     device: str
@@ -97,13 +95,7 @@ class _Given:
     "args",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Run one kernel without a case: f32[1024]:normal:7, 2.5, or a file.",
-)
-@click.option(
-    "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: value of an axis."
-)
-@click.option(
-    "--reference", default="", metavar="FILE:FUNCTION", help="With --arg: function to compare with."
+    help="Run one kernel without a case: x=f32[1024]:normal:7, n=5, BM=64, or x=FILE.npy.",
 )
 @click.option(
     "--output-dir",
@@ -199,8 +191,6 @@ def _conflict(given: _Given) -> str:
             return "--arg runs one kernel: name it, and leave -k, --select and --case out"
         if changed:
             return "--set and --input change cases, but --arg runs without a case"
-    elif given.axes or given.reference:
-        return "--axis and --reference need --arg; use --set NAME=VALUE for an axis of a case"
     if given.trace and given.repeat is not None:
         return "--repeat and --trace cannot be combined"
     if given.trace and given.save:
@@ -359,7 +349,7 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
         MissingError: the kernel cannot be built for the device.
         UsageError: the kernel does not exist, or an argument does not fit it.
     """
-    from tilec.case.arguments import bind_arguments, parse_argument, parse_axis
+    from tilec.case.arguments import bind_arguments, parse_arguments
 
     (name,) = given.kernels
     if name in opened.absent:
@@ -368,9 +358,7 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
     if name not in known:
         hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
         raise UsageError(f"no kernel {name!r} in the bundle{hint}")
-    arguments = [parse_argument(text, cwd=app.base) for text in given.args]
-    axes = [parse_axis(text, known[name]) for text in given.axes]
-    return bind_arguments(known[name], arguments, axes=axes, reference=given.reference)
+    return bind_arguments(known[name], parse_arguments(given.args, cwd=app.base))
 
 
 def _trace(device: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
