@@ -19,7 +19,7 @@ from tilec.bench.work import Ceilings
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.cli.app import App
 from tilec.cli.bench_run import Given
-from tilec.cli.cases import Opened
+from tilec.cli.cases import Opened, Wish
 from tilec.cli.settings import Settings
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
@@ -154,10 +154,7 @@ class PlannedDevice:
 
 
 GIVEN = Given(
-    kernels=(),
-    expression="",
-    select=(),
-    cases=(),
+    wish=Wish(),
     settings=(),
     sweep=None,
     device="auto",
@@ -172,8 +169,6 @@ GIVEN = Given(
     html=None,
     measure_ceilings=False,
     variants=False,
-    bundle=None,
-    targets=(),
 )
 
 

@@ -20,7 +20,7 @@ from tilec.case.functions import Functions
 from tilec.case.run import CaseResult, run_case
 from tilec.cli.app import MANIFEST, App
 from tilec.cli.cases import Opened, Wish, chosen_cases, open_bundle, open_project
-from tilec.cli.devices import find_device
+from tilec.cli.devices import find_device, require_device_name
 from tilec.cli.failures import render
 from tilec.cli.run_show import difference, difference_lines
 from tilec.cli.settings import read_settings
@@ -211,16 +211,16 @@ class Run:
 
     def _open(self) -> tuple[BoundCase, ...]:
         manifest = self.project.manifest
-        driver, device = find_device(self._app, self._device)
+        driver, device = find_device(self._app, require_device_name(self._device))
         cpu = device.interprets is not None
-        opened = open_bundle(self._app, self.project, bundle=None, targets=(), cpu=cpu)
+        opened = open_bundle(self._app, self.project, Wish(), cpu=cpu)
         self._opened = opened
         self._functions = Functions(manifest.root)
         if opened.bundle is not None:
             self._module_device = ModuleDevice(
                 load(opened.bundle, device, driver=driver), driver, advice=opened.advice
             )
-        return chosen_cases(opened, manifest, Wish(chains=True))
+        return chosen_cases(opened, manifest, Wish())
 
 
 def _text(error: TilecError) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from tilec.cli.app import App, examples, json_option, named
-from tilec.cli.cases import bundle_options, case_options, set_option
-from tilec.cli.complete import completes, devices_of
+from tilec.cli.cases import case_options, set_option
+from tilec.cli.devices import device_option
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -55,7 +55,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     "command line or manifest, or saved times of another device, driver or state of the cache, 3 there "
     "is no GPU.",
 )
-@case_options
+@case_options("as for `tilec run`")
 @set_option
 @click.option(
     "--sweep",
@@ -64,14 +64,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     metavar="NAME=VALUES",
     help="Measure at several values: n=256..8192 doubles, n=300,500 is a list. Use n in --set x=[n,2*n].",
 )
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    shell_complete=completes(devices_of),
-    help="cuda, cuda:N, or cpu. auto is a GPU, never the cpu device.",
-)
+@device_option("auto", "cuda, cuda:N, or cpu. auto is a GPU, never the cpu device.")
 @click.option(
     "--samples",
     type=click.IntRange(6, 10_000),
@@ -133,7 +126,6 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     is_flag=True,
     help="Measure each built variant of a case, not only the one that a launch takes.",
 )
-@bundle_options("as for `tilec run`")
 @json_option
 @click.pass_obj
 def command(app: App, /, **options: Any) -> int:

@@ -17,7 +17,6 @@ from tilec.bench.rivals import rivals_of
 from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
 from tilec.case.arguments import parse_overrides
 from tilec.case.cases import BoundCase
-from tilec.case.selection import parse_expression
 from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App
 from tilec.cli.bench_show import Rows, end_lines, head_lines, markdown, variant_lines, write_report
@@ -30,7 +29,7 @@ from tilec.cli.cases import (
     open_project,
     package_json,
 )
-from tilec.cli.devices import AUTO, CPU, NEEDS_GPU, find_device, find_gpu, require_device_name
+from tilec.cli.devices import AUTO, CPU, NEEDS_GPU, find_device, find_gpu
 from tilec.cli.files import require_html, require_writable
 from tilec.cli.tables import plural
 from tilec.compile.project import Project
@@ -55,10 +54,7 @@ NO_GPU = (
 class Given:
     """The options of one command line, with click's names."""
 
-    kernels: tuple[str, ...]
-    expression: str
-    select: tuple[str, ...]
-    cases: tuple[str, ...]
+    wish: Wish
     settings: tuple[str, ...]
     sweep: str | None
     device: str
@@ -73,8 +69,6 @@ class Given:
     html: str | None
     measure_ceilings: bool
     variants: bool
-    bundle: str | None
-    targets: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,28 +82,19 @@ class BenchPlan:
 
 def run_bench(app: App, given: Given) -> int:
     """Carry out one command line and return the exit code."""
-    wish = Wish(
-        kernels=given.kernels,
-        select=given.select,
-        cases=given.cases,
-        expression=parse_expression(given.expression),
-        chains=True,
-    )
     sweep = parse_sweep(given.sweep) if given.sweep else None
     first = sweep.values[0] if sweep else ""
     parse_overrides(_settings(given, sweep, first), (), cwd=app.base)  # refuse wrong ones early
     project = open_project(app)
-    check_wish(project.manifest, wish)
+    check_wish(project.manifest, given.wish)
     files = Files(app, project, given)
     driver, device = _device(app, given)
     cpu = device.interprets is not None
-    opened = open_bundle(
-        app, project, given.kernels, bundle=given.bundle, targets=given.targets, cpu=cpu
-    )
+    opened = open_bundle(app, project, given.wish, cpu=cpu)
 
     def cases_at(value: str) -> tuple[BoundCase, ...]:
         overrides = parse_overrides(_settings(given, sweep, value), (), cwd=app.base)
-        swept = dataclasses.replace(wish, overrides=overrides)
+        swept = dataclasses.replace(given.wish, overrides=overrides)
         try:
             return chosen_cases(opened, project.manifest, swept)
         except UsageError as error:
@@ -142,10 +127,10 @@ def _device(app: App, given: Given) -> tuple[DeviceDriver, DeviceInfo]:
     """Return the device; `auto` is the first GPU, and never the cpu device.
 
     Raises:
-        UsageError: the device is unknown, or the cpu device does not support an option.
+        UsageError: the cpu device does not support an option.
         NoDeviceError: the GPU is missing.
     """
-    name = require_device_name(given.device)
+    name = given.device
     if name != CPU:
         return find_gpu("cuda:0" if name == AUTO else name, "measuring", NO_GPU)
     for wrong, option in (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -32,22 +33,40 @@ ADD_CASE = "add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --
 SHOWN = 20
 
 
-def case_options(function: F) -> F:
-    """Declare `[KERNEL]...`, `-k` (`expression`), `--select` and `--case` (`cases`)."""
-    for declare in (  # help shows the first one last
-        click.option(
-            "--case",
-            "cases",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=completes(cases_of),
-            help="Only cases with this name.",
-        ),
-        click.option(
-            "--select",
-            multiple=True,
-            metavar="GLOB",
-            help="Only cases whose full name, such as gemm/4k[f16], matches.",
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """The cases that a command line selects, and the code to run them with.
+
+    Attributes:
+        kernels: names of kernels (and chains); empty for all.
+        select: globs for names of cases.
+        cases: names of cases.
+        expression: expression of `-k`.
+        overrides: changes to the cases.
+        chains: whether to include cases of chains.
+        bundle: bundle to use; empty to use or build the project's.
+        targets: targets to build for; empty for the default.
+    """
+
+    kernels: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    expression: Expression | None = None
+    overrides: tuple[Override, ...] = ()
+    chains: bool = True
+    bundle: str | None = None
+    targets: tuple[str, ...] = ()
+
+
+def case_options(default: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Declare the options that select cases and their bundle; the command gets a `wish`.
+
+    Args:
+        default: the default targets, for the help.
+    """
+    declared = (
+        click.argument(
+            "kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(kernels_of)
         ),
         click.option(
             "-k",
@@ -57,12 +76,38 @@ def case_options(function: F) -> F:
             shell_complete=completes(kernels_of),
             help="Only cases whose names match an expression, such as 'gemm and not (f16 or BM256)'.",
         ),
-        click.argument(
-            "kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(kernels_of)
+        click.option(
+            "--select",
+            multiple=True,
+            metavar="GLOB",
+            help="Only cases whose full name, such as gemm/4k[f16], matches.",
         ),
-    ):
-        function = declare(function)
-    return function
+        click.option(
+            "--case",
+            "cases",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=completes(cases_of),
+            help="Only cases with this name.",
+        ),
+        bundle_options(default),
+    )
+
+    def declare(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def command(*args: Any, expression: str, **options: Any) -> int:
+            from tilec.case.selection import parse_expression
+
+            names = ("kernels", "select", "cases", "bundle", "targets")
+            chosen = {name: options.pop(name) for name in names}
+            wish = Wish(expression=parse_expression(expression), **chosen)
+            return function(*args, wish=wish, **options)
+
+        for option in reversed(declared):
+            command = option(command)
+        return command
+
+    return declare
 
 
 def set_option(function: F) -> F:
@@ -90,27 +135,6 @@ def bundle_options(default: str) -> Callable[[F], F]:
         )(targets(function))
 
     return declare
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """The selection of cases on a command line.
-
-    Attributes:
-        kernels: names of kernels (and chains); empty for all.
-        select: globs for names of cases.
-        cases: names of cases.
-        expression: expression of `-k`.
-        overrides: changes to the cases.
-        chains: whether to include cases of chains.
-    """
-
-    kernels: tuple[str, ...] = ()
-    select: tuple[str, ...] = ()
-    cases: tuple[str, ...] = ()
-    expression: Expression | None = None
-    overrides: tuple[Override, ...] = ()
-    chains: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,10 +229,8 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
 def open_bundle(
     app: App,
     project: Project | None,
-    kernels: Sequence[str] = (),
+    wish: Wish,
     *,
-    bundle: str | None,
-    targets: Sequence[str],
     cpu: bool,
     profile: str = "",
 ) -> Opened:
@@ -222,9 +244,7 @@ def open_bundle(
     Args:
         app: run of the command.
         project: the project, or None if a bundle is named that needs none.
-        kernels: names of kernels and chains to run; empty for all.
-        bundle: `--bundle`.
-        targets: `--targets`.
+        wish: kernels and chains to run, bundle and targets.
         cpu: whether the device is the cpu device, which runs Tile IR only.
         profile: build with this profile and with source lines, into `.tilec/run`.
 
@@ -233,23 +253,23 @@ def open_bundle(
     """
     from tilec.inspection.container import open_container
 
-    if bundle:
-        if targets:
+    if wish.bundle:
+        if wish.targets:
             raise UsageError(
-                f"--targets {' '.join(targets)}: a bundle is built already",
+                f"--targets {' '.join(wish.targets)}: a bundle is built already",
                 fix="leave --targets or --bundle out",
             )
-        path = app.built_path(bundle)
+        path = app.built_path(wish.bundle)
         advice = "build the bundle for the target tileir too"
         return Opened(bundle=open_container(path).bundle, advice=advice, path=path)
     assert project is not None
-    words = tuple(targets) or (() if cpu else named_targets(app.settings.targets))
+    words = wish.targets or (() if cpu else named_targets(app.settings.targets))
     own = None if words or profile else _own_bundle(app, project, cpu=cpu)
-    if own is None and not (words or kernels or cpu or profile):
+    if own is None and not (words or wish.kernels or cpu or profile):
         own = _build(app)
     if own is not None:
         return Opened(bundle=open_container(own).bundle, path=own)
-    return _open_part(app, project, kernels, words, cpu=cpu, profile=profile)
+    return _open_part(app, project, wish.kernels, words, cpu=cpu, profile=profile)
 
 
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:

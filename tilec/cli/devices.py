@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilec.cli.app import App
+import click
+
+from tilec.cli.app import App, F
+from tilec.cli.complete import completes, devices_of
 from tilec.cli.style import echo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
@@ -14,22 +19,39 @@ if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 AUTO, CPU = "auto", "cpu"
+NAMES = (AUTO, CPU, "cuda")
 NEEDS_GPU = 3  # exit code if nothing could be done without a GPU
 
 
-def require_device_name(text: str) -> str:
+def device_option(
+    default: str,
+    help: str,  # noqa: A002 - click's
+    names: tuple[str, ...] = NAMES,
+) -> Callable[[F], F]:
+    """Declare `--device`; `names` are those that the command takes."""
+    return click.option(
+        "--device",
+        default=default,
+        show_default=True,
+        callback=lambda _ctx, _param, value: require_device_name(value, names),
+        metavar="NAME",
+        shell_complete=completes(devices_of),
+        help=help,
+    )
+
+
+def require_device_name(text: str, names: tuple[str, ...] = NAMES) -> str:
     """Return a valid name for `--device`, with `cuda:N` for a number alone.
 
     Raises:
         UsageError: the name is invalid.
     """
     name = f"cuda:{text}" if text.isdecimal() else text
-    number = name.removeprefix("cuda:")
-    if name in (AUTO, CPU, "cuda") or (number != name and number.isdecimal() and len(number) < 5):
+    if name in names or re.fullmatch(r"cuda:\d{1,4}", name):
         return name
     raise UsageError(
-        f"--device: {text!r} is no device" if text else "--device is empty",
-        fix="use auto, cpu, cuda, or cuda:N for GPU number N",
+        f"--device: {text!r} is no device of this command",
+        fix=f"use {', '.join(names)}, or cuda:N for GPU number N",
     )
 
 
@@ -64,15 +86,14 @@ def find_device(
 
     Args:
         app: run of the command; it prints the device that `auto` chose.
-        name: value of `--device`.
+        name: valid value of `--device`.
         only_cpu: an option of the command line that only the cpu device supports.
         cpu: options of the cpu device.
 
     Raises:
-        UsageError: the device is unknown, or does not support an option.
+        UsageError: the device does not support an option.
         NoDeviceError: the named GPU is missing.
     """
-    name = require_device_name(name)
     if name == CPU or (name == AUTO and only_cpu):
         return _cpu(app, cpu)
     if only_cpu:

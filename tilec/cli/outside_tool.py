@@ -24,8 +24,8 @@ from tilec.cli.cases import (
     open_bundle,
     open_project,
 )
-from tilec.cli.complete import completes, devices_of, names_of
-from tilec.cli.devices import AUTO, CPU, find_gpu, require_device_name
+from tilec.cli.complete import completes, names_of
+from tilec.cli.devices import device_option, find_gpu
 from tilec_runtime.errors import MissingError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -61,14 +61,7 @@ def case_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare `CASE`, `--device`, `--bundle` and `--targets`."""
     for option in (
         bundle_options("this GPU's own"),
-        click.option(
-            "--device",
-            default="cuda:0",
-            show_default=True,
-            metavar="NAME",
-            shell_complete=completes(devices_of),
-            help="cuda or cuda:N.",
-        ),
+        device_option("cuda:0", "cuda or cuda:N.", ("cuda",)),
         click.argument("case", metavar="CASE", shell_complete=completes(names_of)),
     ):
         command = option(command)
@@ -107,10 +100,10 @@ def watched_case(
     case = rest.partition("[")[0]
     if not case:
         raise UsageError(f"{name!r} is not the name of a case", fix="write KERNEL/CASE")
-    wish = Wish(kernels=(kernel,), cases=(case,))
+    wish = Wish(kernels=(kernel,), cases=(case,), chains=False, bundle=bundle, targets=targets)
     check_wish(project.manifest, wish)
     program = find_outside_tool(tool, app.settings.search)
-    opened, gpu = open_on_gpu(app, project, (kernel,), device, bundle, targets, profile, tool)
+    opened, gpu = open_on_gpu(app, project, wish, device, profile, tool)
     if opened.bundle is None:
         reasons = "; ".join(opened.absent.values())
         raise MissingError(f"{name} cannot be launched: {reasons}", kernel=kernel)
@@ -124,31 +117,22 @@ def watched_case(
 def open_on_gpu(
     app: App,
     project: Project,
-    kernels: tuple[str, ...],
+    wish: Wish,
     device: str,
-    bundle: str | None,
-    targets: tuple[str, ...],
     profile: str,
     tool: str,
 ) -> tuple[Opened, DeviceInfo]:
     """Open a bundle, or build kernels with source lines, for a GPU.
 
     Raises:
-        UsageError: the name is not a GPU.
         NoDeviceError: the GPU, which `tool` needs, is missing.
     """
-    name = require_device_name(device)
-    if name in (AUTO, CPU):
-        raise UsageError(
-            f"--device: {device!r} is no GPU", fix="use cuda, or cuda:N for GPU number N"
-        )
-    _, gpu = find_gpu(name, tool)
-    if not (targets or bundle):  # the project's targets for this architecture
-        own = [str(t) for t in project.manifest.targets.default if t.cc == gpu.cc]
-        targets = tuple(text for text in own if text.startswith("sm_"))
-    opened = open_bundle(
-        app, project, kernels, bundle=bundle, targets=targets, cpu=False, profile=profile
-    )
+    _, gpu = find_gpu(device, tool)
+    if not (wish.targets or wish.bundle):  # the project's targets for this architecture
+        own = (str(target) for target in project.manifest.targets.default if target.cc == gpu.cc)
+        targets = tuple(name for name in own if name.startswith("sm_"))
+        wish = dataclasses.replace(wish, targets=targets)
+    opened = open_bundle(app, project, wish, cpu=False, profile=profile)
     return opened, gpu
 
 

@@ -13,7 +13,6 @@ from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import (
     Opened,
     Wish,
-    bundle_options,
     case_options,
     check_wish,
     chosen_cases,
@@ -23,13 +22,14 @@ from tilec.cli.cases import (
     require_kernel,
     set_option,
 )
-from tilec.cli.complete import completes, devices_of, names_of
-from tilec.cli.devices import find_device
+from tilec.cli.complete import completes, names_of
+from tilec.cli.devices import device_option, find_device
 from tilec.cli.files import require_writable
 from tilec_runtime.errors import MissingError, UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from tilec.case.arguments import Override
     from tilec.case.cases import BoundCase
     from tilec.case.device import ModuleDevice
     from tilec.compile.project import Project
@@ -42,10 +42,7 @@ Block = tuple[int, int, int]
 class _Given:
     """The options of one command line, with click's names."""
 
-    kernels: tuple[str, ...]
-    expression: str
-    select: tuple[str, ...]
-    cases: tuple[str, ...]
+    wish: Wish
     settings: tuple[str, ...]
     inputs: tuple[str, ...]
     args: tuple[str, ...]
@@ -56,8 +53,6 @@ class _Given:
     steps: int | None
     trace: str
     blocks: tuple[str, ...]
-    bundle: str | None
-    targets: tuple[str, ...]
     timeout: float
 
 
@@ -81,7 +76,7 @@ class _Given:
     "hangs, 2 error in the command line or manifest, 3 no case, or no case of a named kernel, can run "
     "without a GPU. On the cpu device, cases that need a GPU are skipped and counted.",
 )
-@case_options
+@case_options("as described above")
 @set_option
 @click.option(
     "--input",
@@ -111,14 +106,7 @@ class _Given:
     metavar="N",
     help="Run each case N times, and compare the bits of the results.",
 )
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    shell_complete=completes(devices_of),
-    help="cuda, cuda:N, cpu, or auto (a GPU if there is one).",
-)
+@device_option("auto", "cuda, cuda:N, cpu, or auto (a GPU if there is one).")
 @click.option(
     "--block-order",
     default="",
@@ -153,7 +141,6 @@ class _Given:
     metavar="SECONDS",
     help="Time limit of a case in seconds; 0 for none. The run ends if a case exceeds it.",
 )
-@bundle_options("as described above")
 @json_option
 @click.pass_obj
 def command(app: App, /, **options: Any) -> int:
@@ -175,9 +162,9 @@ def command(app: App, /, **options: Any) -> int:
     order = _order(given.block_order)
     wish = _wish(app, given)
     # With --bundle and --arg no project is needed.
-    project = None if given.bundle and given.args else open_project(app)
+    project = None if wish.bundle and given.args else open_project(app)
     if project is not None and given.args:
-        require_kernel(project.manifest, given.kernels[0])
+        require_kernel(project.manifest, wish.kernels[0])
     elif project is not None:
         check_wish(project.manifest, wish)
     return _run(app, given, wish, project, order, blocks)
@@ -185,9 +172,9 @@ def command(app: App, /, **options: Any) -> int:
 
 def _conflict(given: _Given) -> str:
     """Return the message about options that conflict, or an empty string."""
-    changed = given.settings or given.inputs
+    changed, wish = given.settings or given.inputs, given.wish
     if given.args:
-        if len(given.kernels) != 1 or given.expression or given.select or given.cases:
+        if len(wish.kernels) != 1 or wish.expression or wish.select or wish.cases:
             return "--arg runs one kernel: name it, and leave -k, --select and --case out"
         if changed:
             return "--set and --input change cases, but --arg runs without a case"
@@ -227,26 +214,14 @@ def _block(text: str) -> Block:
 
 
 def _wish(app: App, given: _Given) -> Wish:
-    """Parse options that choose and change cases.
+    """Return the selected cases with their changes, whose errors then appear before a build."""
+    overrides: tuple[Override, ...] = ()
+    if given.settings or given.inputs:
+        from tilec.case.arguments import parse_overrides
 
-    Their errors then appear before a build.
-    """
-    wish = Wish(
-        kernels=given.kernels,
-        select=given.select,
-        cases=given.cases,
-        chains=not given.trace,  # a trace shows one launch
-    )
-    if not (given.expression or given.settings or given.inputs):
-        return wish
-    from tilec.case.arguments import parse_overrides
-    from tilec.case.selection import parse_expression
-
-    return dataclasses.replace(
-        wish,
-        expression=parse_expression(given.expression),
-        overrides=parse_overrides(given.settings, given.inputs, cwd=app.base),
-    )
+        overrides = parse_overrides(given.settings, given.inputs, cwd=app.base)
+    # A trace shows one launch.
+    return dataclasses.replace(given.wish, overrides=overrides, chains=not given.trace)
 
 
 def _run(
@@ -277,14 +252,7 @@ def _run(
         only_cpu=next((name for name, value in options.items() if value), ""),
         cpu=_cpu_options(given, order, blocks, root, print_line),
     )
-    opened = open_bundle(
-        app,
-        project,
-        given.kernels,
-        bundle=given.bundle,
-        targets=given.targets,
-        cpu=device.interprets is not None,
-    )
+    opened = open_bundle(app, project, wish, cpu=device.interprets is not None)
     cases: tuple[BoundCase, ...]
     if given.args:
         cases = (_case_of_arguments(app, opened, given),)
@@ -313,7 +281,7 @@ def _run(
         device,
         runner_device,
         cases,
-        kernels=given.kernels,
+        kernels=wish.kernels,
         repeat=given.repeat,
         timeout=given.timeout,
         save=app.path(given.save) if given.save else None,
@@ -351,7 +319,7 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
     """
     from tilec.case.arguments import bind_arguments, parse_arguments
 
-    (name,) = given.kernels
+    (name,) = given.wish.kernels
     if name in opened.absent:
         raise MissingError(f"kernel {name} cannot be run: {opened.absent[name]}", kernel=name)
     known = opened.kernels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,6 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.cases import (
     Opened,
     Wish,
-    bundle_options,
     case_options,
     check_wish,
     chosen_cases,
@@ -22,8 +21,8 @@ from tilec.cli.cases import (
     open_project,
     package_json,
 )
-from tilec.cli.complete import completes, devices_of, profiles_of
-from tilec.cli.devices import NEEDS_GPU, device_json
+from tilec.cli.complete import completes, profiles_of
+from tilec.cli.devices import CPU, NEEDS_GPU, device_json, device_option
 from tilec.cli.findings import render_finding
 from tilec.cli.style import style
 from tilec.cli.tables import plural
@@ -57,16 +56,6 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALL = "all"
 
 
-def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value != "cpu" and not re.fullmatch(r"cuda(:\d{1,4})?", value):
-        raise click.BadParameter(
-            f"{value!r} is no device: use cpu, cuda, or cuda:N for GPU number N",
-            ctx,
-            param,
-        )
-    return value
-
-
 def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """Callback of `--tool`: lists and repetitions give one tuple, ordered as `TOOLS`."""
     words = [word.strip() for value in values for word in value.split(",")]
@@ -96,16 +85,8 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "chains that are not checked (no case, no Tile IR) are listed at the end, and do not change the exit "
     "code.",
 )
-@case_options
-@click.option(
-    "--device",
-    default="cpu",
-    show_default=True,
-    callback=_device,
-    metavar="NAME",
-    shell_complete=completes(devices_of),
-    help="Device to run on: cpu, cuda or cuda:N.",
-)
+@case_options("tileir, or this GPU's own")
+@device_option("cpu", "Device to run on: cpu, cuda or cuda:N.", (CPU, "cuda"))
 @click.option(
     "--seed",
     "seeds",
@@ -140,23 +121,17 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     shell_complete=completes(profiles_of),
     help="cuda: build profile.  [default: release]",
 )
-@bundle_options("tileir, or this GPU's own")
 @json_option
 @click.pass_obj
 def command(
     app: App,
-    kernels: tuple[str, ...],
-    expression: str,
-    select: tuple[str, ...],
-    cases: tuple[str, ...],
+    wish: Wish,
     device: str,
     seeds: tuple[int, ...],
     nan: bool,
     steps: int | None,
     tools: tuple[str, ...],
     profile: str | None,
-    bundle: str | None,
-    targets: tuple[str, ...],
 ) -> int:
     """Run the cases of KERNELs and chains (default: all), and check every memory access.
 
@@ -171,11 +146,10 @@ def command(
     .tilec/run/, with source lines.
     """
     from tilec.case.sanitize import SanitizeOptions
-    from tilec.case.selection import parse_expression
 
     other = "cuda"
     unfit: dict[str, object] = {"--tool": tools, "--profile": profile}
-    if device != "cpu":
+    if device != CPU:
         other, unfit = "cpu", {"--seed": seeds, "--nan": nan, "--steps": steps}
     for option, value in unfit.items():
         if value:
@@ -183,19 +157,13 @@ def command(
                 f"{option} has no effect with --device {device}",
                 fix=f"pass --device {other}, or leave {option} out",
             )
-    wish = Wish(
-        kernels=kernels,
-        select=select,
-        cases=cases,
-        expression=parse_expression(expression),
-        chains=device == "cpu",
-    )
+    wish = dataclasses.replace(wish, chains=device == CPU)
     project = open_project(app)
     check_wish(project.manifest, wish)
-    if device != "cpu":
+    if device != CPU:
         tools = tools or TOOLS
-        return _on_gpu(app, project, wish, device, tools, profile or "release", bundle, targets)
-    opened = open_bundle(app, project, kernels, bundle=bundle, targets=targets, cpu=True)
+        return _on_gpu(app, project, wish, device, tools, profile or "release")
+    opened = open_bundle(app, project, wish, cpu=True)
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
     options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps or STEPS)
@@ -301,8 +269,6 @@ def _on_gpu(
     device: str,
     tools: Sequence[str],
     profile: str,
-    bundle: str | None,
-    targets: tuple[str, ...],
 ) -> int:
     """Run each case under compute-sanitizer, and return the exit code.
 
@@ -312,9 +278,7 @@ def _on_gpu(
     from tilec.cli.outside_tool import Watched, open_on_gpu
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
-    opened, gpu = open_on_gpu(
-        app, project, wish.kernels, device, bundle, targets, profile, "compute-sanitizer"
-    )
+    opened, gpu = open_on_gpu(app, project, wish, device, profile, "compute-sanitizer")
     cases = chosen_cases(opened, project.manifest, wish)
     skipped, runs = [], []
     for case in cases:

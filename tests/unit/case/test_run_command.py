@@ -254,7 +254,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         (["scale", "--arg", "x=f32[3"], "--arg x=f32[3: scale takes a tensor for x"),
         (
             ["scale", "--device", "gpu"],
-            "--device: 'gpu' is no device\n  fix: use auto, cpu, cuda, or cuda:N for",
+            "--device: 'gpu' is no device of this command\n  fix: use auto, cpu, cuda, or cuda:N for",
         ),
         (
             ["scale", "--output-dir", ""],
@@ -262,7 +262,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         ),
         (
             ["scale", "--device", ""],
-            "--device is empty\n  fix: use auto, cpu, cuda, or cuda:N for",
+            "--device: '' is no device of this command\n  fix: use auto, cpu, cuda, or cuda:N for",
         ),
         (
             ["-k", "good and"],

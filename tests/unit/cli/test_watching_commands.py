@@ -95,7 +95,7 @@ def test_no_report_is_an_error_whatever_ncu_returns(
         (
             ("sanitize", "--device", "gpu"),
             2,
-            "'gpu' is no device: use cpu, cuda, or cuda:N",
+            "'gpu' is no device of this command\n  fix: use cpu, cuda, or cuda:N",
         ),
         (("sanitize", "--device", ""), 2, "'' is no device"),
         (
@@ -149,7 +149,11 @@ def test_no_report_is_an_error_whatever_ncu_returns(
             2,
             "'scale/some[f16]' matches none of the cases: name one\n  fix: cases are scale/some",
         ),
-        (("profile", "scale/some", "--device", "cpu"), 2, "--device: 'cpu' is no GPU"),
+        (
+            ("profile", "scale/some", "--device", "cpu"),
+            2,
+            "--device: 'cpu' is no device of this command",
+        ),
         (("profile", "scale/some", "--device", "cuda:7"), 3, "needs a GPU (cuda:7)"),
         (
             ("profile", "scale/some", "-o", ""),
