@@ -17,7 +17,7 @@ from tilec_runtime.errors import UsageError
 from tilec_runtime.foreign import CONTROLS
 
 if TYPE_CHECKING:
-    from tilec.cli.tables import Cell, Column
+    from tilec.cli.tables import Cell
 
 F = TypeVar("F", bound=Callable[..., Any])
 MANIFEST = "tilec.toml"
@@ -171,9 +171,7 @@ class App:
             text = wrapped(text, terminal_width(), indent=indent)
         echo(text, color=self.colored(sys.stdout))
 
-    def table(
-        self, heads: Sequence[Column], rows: Sequence[Sequence[Cell]], indent: str = ""
-    ) -> None:
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[Cell]], indent: str = "") -> None:
         """Print a table as result lines."""
         from tilec.cli.tables import table, terminal_width
 

@@ -25,7 +25,6 @@ from tilec.cli.tables import (
     Table,
     bytes_text,
     cells,
-    columns,
     grouped,
     listed,
     plural,
@@ -37,7 +36,7 @@ from tilec.model.atomic import atomic_write
 
 TITLES = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max")
 REPORT_HEADS = (*TITLES, "variant", "against saved", "against")
-HEADS = columns("~case", *(f">{title}" for title in TITLES[1:]))
+HEADS = ("~case", *(f">{title}" for title in TITLES[1:]))
 SIZES = (9, 6, 8, 6, 7, 8)  # widths of the numbers
 BOUNDS = {"memory": "mem", "compute": "math", "": ""}
 COLORS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "yellow"}
@@ -274,7 +273,7 @@ def variant_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
     """
     for group in () if sweep else groups_of(results, sweep):
         (variant, _, *titles), rows = rows_of(group, time_text)
-        heads = columns(f"~{variant}", *(f">{title}" for title in titles))
+        heads = (f"~{variant}", *(f">{title}" for title in titles))
         yield ""
         yield f"{group.base} by variant"
         cells_of = [[name, *times] for name, _, *times in rows]

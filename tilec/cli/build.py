@@ -14,7 +14,7 @@ from tilec.cli.complete import completes, kernels_of, profiles_of
 from tilec.cli.schedulers import parse_scheduler, scheduler_options
 from tilec.cli.settings import TRUST
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text
+from tilec.cli.tables import Cell, bytes_text, count_text, plural, seconds_text
 from tilec.cli.targets import targets_option
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
@@ -302,7 +302,7 @@ def _print_result(app: App, result: BuildResult) -> None:
 
     print_kernels(app, map(summarize, result.info.kernels if result.info else ()))
     app.say()
-    app.table(columns("output", "~path", ">size", ""), _output_rows(app, result.outputs))
+    app.table(("output", "~path", ">size", ""), _output_rows(app, result.outputs))
     app.say()
     local = result.cached - result.remote
     cached = f", {local} cached" if local else ""
@@ -342,7 +342,7 @@ def print_kernels(app: App, kernels: Iterable[KernelSummary]) -> None:
         for kernel in kernels
     ]
     titles = ("~kernel", ">variants", ">images", ">regs", ">spills", ">shared", ">stack", ">size")
-    app.table(columns(*titles), rows)
+    app.table(titles, rows)
 
 
 def _output_rows(app: App, outputs: Sequence[Output]) -> list[list[Cell]]:
@@ -412,7 +412,7 @@ def _list(app: App, request: BuildRequest) -> None:
         [job.id, job.spec.language, str(job.target), assumption_text(job.variant.assume) or "-"]
         for job in plan.jobs
     ]
-    app.table(columns("~job", "language", "target", "~assumes"), rows)
+    app.table(("~job", "language", "target", "~assumes"), rows)
     app.say(f"\n{plural(len(plan.jobs), 'job')}; nothing was compiled")
     for text in plan.notes:
         app.note(f"note: {text}")

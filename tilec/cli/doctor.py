@@ -13,7 +13,7 @@ import click
 from tilec import __version__
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, columns
+from tilec.cli.tables import Cell
 from tilec.manifest.types import RemoteTable
 from tilec_runtime.errors import ToolchainError, UsageError
 
@@ -113,7 +113,7 @@ def _outside_tools(search: ToolSearch) -> Iterator[Check]:
 def _print(app: App, tools: Sequence[ToolReport], checks: Sequence[Check]) -> None:
     app.say(f"tilec {__version__}, Python {platform.python_version()} ({sys.executable})")
     app.say(f"{_system()}\n")
-    app.table(columns("tool", "version", "from", "~for"), [_row(report) for report in tools])
+    app.table(("tool", "version", "from", "~for"), [_row(report) for report in tools])
     for report in tools:
         if report.looked and (app.verbose or report.tool is None):
             shown = report.looked if app.verbose else report.looked[:3]

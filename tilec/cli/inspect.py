@@ -17,7 +17,6 @@ from tilec.cli.style import echo, style
 from tilec.cli.tables import (
     Cell,
     bytes_text,
-    columns,
     count_text,
     plural,
     share_text,
@@ -35,8 +34,16 @@ if TYPE_CHECKING:
     from tilec_runtime.model.image import ImageInfo
     from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 
-IMAGE_HEADS = columns(
-    "target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256"
+IMAGE_HEADS = (
+    "target",
+    ">regs",
+    ">spills",
+    ">shared",
+    ">stack",
+    ">occ",
+    ">size",
+    "driver",
+    "-sha256",
 )
 
 

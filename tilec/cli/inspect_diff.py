@@ -11,7 +11,6 @@ from tilec.cli.style import style
 from tilec.cli.tables import (
     Cell,
     bytes_text,
-    columns,
     count_text,
     plural,
     share_text,
@@ -20,7 +19,7 @@ from tilec.cli.tables import (
 if TYPE_CHECKING:
     from tilec.inspection.diff import Change, Difference, ImageChange
 
-DIFF_HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
+DIFF_HEADS = ("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
 ARROW = "→"
 IDS_SHOWN = 10
 

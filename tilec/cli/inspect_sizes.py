@@ -8,13 +8,13 @@ from itertools import groupby
 
 from tilec.cli.app import App
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, bytes_text, columns, plural
+from tilec.cli.tables import Cell, bytes_text, plural
 from tilec.inspection.reach import Coverage, DeadImage, Lack, Shipped, coverage, sizes
 from tilec_runtime.bundle.choose import JIT_VARIABLE
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.driver import required_driver
 
-HEADS = columns("target", ">images", ">size", ">packed", ">dead", "~taken by")
+HEADS = ("target", ">images", ">size", ">packed", ">dead", "~taken by")
 DEAD_SHOWN = 20
 
 

@@ -20,7 +20,6 @@ from tilec.cli.tables import (
     Cell,
     Table,
     cells,
-    columns,
     grouped,
     plural,
     table,
@@ -41,10 +40,10 @@ STATUSES = {
     "hung": ("HUNG", "red", "hung"),
     "skipped": ("skip", "yellow", "skipped"),
 }
-HEADS = columns("~case", "result", "~output", ">max abs", ">max rel", ">time")
+HEADS = ("~case", "result", "~output", ">max abs", ">max rel", ">time")
 NUMBER = 9  # columns of a number
-WINDOW_HEADS = columns("", "~index", ">got", ">expected", ">error", ">ulp")
-BIN_HEADS = columns("|got - expected|", ">elements", ">off", "")
+WINDOW_HEADS = ("", "~index", ">got", ">expected", ">error", ">ulp")
+BIN_HEADS = ("|got - expected|", ">elements", ">off", "")
 BAR = 24
 # By number of bits: digits that distinguish every number from its neighbours.
 DIGITS = {64: 17, 32: 9, 16: 5, 8: 3, 4: 2}

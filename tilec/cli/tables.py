@@ -1,8 +1,11 @@
-"""Tables, wrapped lines and amounts as text, fitted to the terminal."""
+"""Tables, wrapped lines and amounts as text, fitted to the terminal.
+
+The heads of a table are titles: `>name` is right-aligned, for numbers; `~name` may be shortened,
+and `-name` left out, where the terminal is too narrow.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 import unicodedata
@@ -17,75 +20,42 @@ GAP = "  "
 LEAST = 12  # smallest width of a shortened column
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
-    """A column: its title, and its adjustment to the terminal.
-
-    Attributes:
-        title: the heading.
-        right: whether to align to the right, for numbers.
-        flex: whether texts may be shortened.
-        spare: whether the column may be left out.
-    """
-
-    title: str
-    right: bool = False
-    flex: bool = False
-    optional: bool = False
-
-
-def columns(*titles: str) -> tuple[Column, ...]:
-    """Make columns of titles.
-
-    `>name` is right-aligned, `~name` flexible, and `-name` spare.
-    """
-    return tuple(
-        Column(
-            title=title.lstrip(">~-"),
-            right=title.startswith(">"),
-            flex=title.startswith("~"),
-            optional=title.startswith("-"),
-        )
-        for title in titles
-    )
-
-
 class Table:
     """Lines of a table whose rows may arrive one at a time.
 
     Args:
-        heads: the columns.
+        heads: the columns' titles.
         sizes: width of the widest text of each column.
-        width: width of the terminal, None for no limit. If it is too small, spare columns are left
-            out and flexible ones shortened.
+        width: width of the terminal, None for no limit.
         indent: prefix of each line.
     """
 
     def __init__(
         self,
-        heads: Sequence[Column],
+        heads: Sequence[str],
         sizes: Sequence[int],
         *,
         width: int | None = None,
         indent: str = "",
     ) -> None:
         self._heads, self._indent = heads, indent
+        self._titles = [head.lstrip(">~-") for head in heads]
         self._sizes = [
-            max(cells(head.title), size) for head, size in zip(heads, sizes, strict=True)
+            max(cells(title), size) for title, size in zip(self._titles, sizes, strict=True)
         ]
         self._shown = list(range(len(heads)))
         if width is None:
             return
         if self._excess(width) > 0:
-            self._shown = [i for i in self._shown if not heads[i].optional]
-        flexible = [i for i in self._shown if heads[i].flex]
+            self._shown = [i for i in self._shown if not heads[i].startswith("-")]
+        flexible = [i for i in self._shown if heads[i].startswith("~")]
         for i in sorted(flexible, key=lambda i: -self._sizes[i]):
-            least = max(LEAST, cells(heads[i].title))
+            least = max(LEAST, cells(self._titles[i]))
             self._sizes[i] -= max(0, min(self._excess(width), self._sizes[i] - least))
 
     def head(self) -> str:
         """Return the line of titles."""
-        titles = [self._cell(i, head.title) for i, head in enumerate(self._heads)]
+        titles = [self._cell(i, title) for i, title in enumerate(self._titles)]
         return self._line([style(title, bold=True) if title.strip() else title for title in titles])
 
     def row(self, row: Sequence[Cell]) -> str:
@@ -103,7 +73,7 @@ class Table:
     def _cell(self, i: int, text: str) -> str:
         short = shorten(text, self._sizes[i])
         blank = " " * (self._sizes[i] - cells(short))
-        if self._heads[i].right:
+        if self._heads[i].startswith(">"):
             return blank + short
         return short if i == self._shown[-1] else short + blank
 
@@ -112,7 +82,7 @@ class Table:
 
 
 def table(
-    heads: Sequence[Column],
+    heads: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     *,
     width: int | None = None,

@@ -63,7 +63,6 @@ def command(app: App) -> None:
     of a manifest that names none.
     """
     from tilec.cli.style import style
-    from tilec.cli.tables import columns
     from tilec.manifest.types import DEFAULT_TARGETS
     from tilec_runtime.model.arch import ARCHS
 
@@ -82,7 +81,7 @@ def command(app: App) -> None:
         ]
         app.document("targets", {"default": default, "architectures": architectures})
         return
-    app.table(columns("target", "~GPUs", "by default", "specific"), rows)
+    app.table(("target", "~GPUs", "by default", "specific"), rows)
     app.say("")
     app.say("sm_NN is machine code, compute_NN is PTX, lto_NN is LTO-IR, with the same numbers.")
     app.say("tileir is portable Tile IR of tile kernels, which the cpu device runs too.")

@@ -14,7 +14,6 @@ from tilec.cli.style import style
 from tilec.cli.tables import (
     Cell,
     bytes_text,
-    columns,
     plural,
     seconds_text,
     time_text,
@@ -123,7 +122,7 @@ def _print_table(app: App, result: CaseResult) -> None:
             ratio = _ratio_text(trial.seconds / best.seconds)
             why = f"behind after {trial.effort:.0%}" if trial.effort < best.effort else ""
         rows.append([*row, time_text(summary.median), spread_text(summary), ratio, why])
-    heads = columns("candidate", "result", ">median", ">95 %", ">to best", "~why")
+    heads = ("candidate", "result", ">median", ">95 %", ">to best", "~why")
     app.table(heads, rows, indent="  ")
     hidden = Counter(trial.status.value for trial in ordered[len(shown) :])
     if hidden:

@@ -14,7 +14,7 @@ import click
 from tilec.cli.app import App, examples, jobs_option, json_option, split_words
 from tilec.cli.complete import completes, profiles_of
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, columns, plural
+from tilec.cli.tables import Cell, plural
 from tilec.cli.targets import targets_option
 from tilec_runtime.errors import BundleError
 
@@ -167,7 +167,7 @@ def _report(app: App, given: Given, findings: Sequence[Finding], *, built: bool)
         [one.kind, one.name, _short(one.given), _short(one.built)]
         for one in findings[: len(findings) if app.verbose else SHOWN]
     ]
-    app.table(columns("differs", "~name", "in the file", "in the checkout"), rows)
+    app.table(("differs", "~name", "in the file", "in the checkout"), rows)
     if len(rows) < len(findings):
         app.say(
             f"… and {plural(len(findings) - len(rows), 'more difference')} (--verbose lists them)"
