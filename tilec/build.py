@@ -30,7 +30,7 @@ from tilec.compile.assemble import (
     require_done,
 )
 from tilec.compile.cache import Cache
-from tilec.compile.declare import Declared, declare
+from tilec.compile.declare import Declared, declare, may_select
 from tilec.compile.events import Done, Observer
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyedJob, KeyMaker
@@ -52,7 +52,6 @@ from tilec.plan.targets import parse_targets
 from tilec.planning import AGAIN as AGAIN
 from tilec.planning import BuildRequest as BuildRequest
 from tilec.planning import check as check
-from tilec.planning import concerned as concerned
 from tilec.planning import explain as explain
 from tilec.planning import plan_of, project_of, runner_of
 from tilec.planning import plan_only as plan_only
@@ -103,6 +102,9 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     """
     started, started_ns = time.monotonic(), time.time_ns()
     project = project_of(request)
+    names = [kernel.name for kernel in project.manifest.kernels]
+    if request.aside and not any(may_select(request.select, name) for name in names):
+        return _nothing_done((), started, jobs=0)
     work = WorkDir(Path(project.manifest.root))
     cache = request.open_cache(observer.note)
     remote = _open_remote(request, project, cache, observer)

@@ -21,7 +21,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.tuning_file import read_record
-from tilec.manifest.types import Kernel, Manifest
+from tilec.manifest.types import Kernel
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec.plan.tuning import Tuned, kernel_digest
@@ -97,26 +97,17 @@ def project_of(request: BuildRequest) -> Project:
     return _written_to(project, AGAIN) if request.again else project
 
 
-def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
-    """Return the kernels whose language makes code for the targets.
-
-    Args:
-        project: the project.
-        targets: names of targets or groups; empty takes the manifest's default.
+def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
+    """Leave out languages that make no code for the targets, whose tools may be missing.
 
     Raises:
         UsageError: a name is neither a target nor a group.
     """
     wanted = {target.kind for target in parse_targets(project.manifest, targets)}
-    makes = {name: wanted.intersection(facts.kinds) for name, facts in project.languages.items()}
-    return tuple(kernel.name for kernel in project.manifest.kernels if makes[kernel.language])
-
-
-def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
-    """Leave out kernels without a target, and languages whose tools may be missing."""
-    names = concerned(project, targets)
-    kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.name in names)
-    languages = {kernel.language for kernel in kernels}
+    facts = project.languages.items()
+    languages = {name for name, language in facts if wanted.intersection(language.kinds)}
+    kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.language in languages)
+    names = {kernel.name for kernel in kernels}
     return dataclasses.replace(
         project,
         manifest=dataclasses.replace(project.manifest, kernels=kernels),
@@ -247,12 +238,10 @@ def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan
         UsageError: a target, profile or selection is unknown.
         BuildError: the same, and an unreadable source may be the cause.
     """
-    manifest, targets, select = project.manifest, request.targets, request.select
+    manifest, targets = project.manifest, request.targets
     if request.lineinfo:
         profiles = tuple(dataclasses.replace(one, lineinfo=True) for one in manifest.profiles)
         manifest = dataclasses.replace(manifest, profiles=profiles)
-    if request.aside:
-        manifest, select = _useful_part(manifest, declared, request, project)
     readable = tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels)
     if readable != manifest.kernels:
         # With named targets, unmatched overrides are not noted: they may match a kernel whose
@@ -269,7 +258,7 @@ def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan
             project.languages,
             project.sources,
             targets=targets,
-            select=select,
+            select=request.select,
             profile=request.profile,
             tuned=tuned,
             shipped=not request.aside,
@@ -338,25 +327,3 @@ def _bytes_of(path: Path) -> bytes:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
     return path.read_bytes()
-
-
-def _useful_part(
-    manifest: Manifest, declared: Declared, request: BuildRequest, project: Project
-) -> tuple[Manifest, tuple[str, ...]]:
-    """Leave out kernels of compiled files that do not fit the targets of a build aside.
-
-    Returns:
-        The manifest, and the remaining globs of `--select`.
-    """
-    wanted = {target.kind for target in parse_targets(manifest, request.targets)}
-    useless = {
-        kernel.name
-        for kernel in manifest.kernels
-        if (decl := declared.kernels.get(kernel.name))
-        and not wanted.intersection(project.languages[kernel.language].of(decl).kinds)
-    }
-    select = tuple(glob for glob in request.select if glob not in useless)
-    kernels = tuple(kernel for kernel in manifest.kernels if kernel.name not in useless)
-    if request.select and not select:
-        kernels = ()
-    return dataclasses.replace(manifest, kernels=kernels), select

@@ -293,20 +293,16 @@ def _open_part(
     profile: str,
 ) -> Opened:
     """Build the kernels that support a target, into `.tilec/run`."""
-    from tilec.build import concerned
     from tilec.case.device import refusal_of
     from tilec.inspection.container import open_container
 
     targets = words or (("tileir",) if cpu else ())
-    able = concerned(project, targets)
     chains = (chain for chain in project.manifest.chains if chain.name in kernels)
     names = {*kernels, *(step.kernel for chain in chains for step in chain.steps)}
     chosen = [kernel for kernel in project.manifest.kernels if not kernels or kernel.name in names]
-    select = tuple(kernel.name for kernel in chosen if kernel.name in able) if kernels else ()
-    built = path = None
-    if any(kernel.name in able for kernel in chosen):
-        path = _build(app, targets=targets, select=select, aside=True, profile=profile)
-        built = open_container(path).bundle if path else None
+    select = tuple(kernel.name for kernel in chosen) if kernels else ()
+    path = _build(app, targets=targets, select=select, aside=True, profile=profile)
+    built = open_container(path).bundle if path else None
     advice = "allow tileir for it in [[override]]"
     if words:
         advice = "add tileir to --targets, or leave --targets out"

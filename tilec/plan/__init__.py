@@ -57,8 +57,8 @@ def make_plan(
         select: globs over job ids (or variant or kernel ids); empty selects everything.
         profile: name of the profile.
         tuned: valid tuning files, by kernel name.
-        shipped: whether the result is shipped. Otherwise every variant is built, and outdated
-            tuning files are ignored.
+        shipped: whether the result is shipped. Otherwise every variant is built, outdated
+            tuning files are ignored, and a kernel may have no job.
 
     Raises:
         ManifestError: with every problem of every kernel.
@@ -85,7 +85,8 @@ def make_plan(
     _check_override_hints(manifest, selection, languages, planner.report)
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
-    selection.require_match()
+    if shipped:
+        selection.require_match()
     notes: list[str] = []
     if targets or manifest.targets.default != DEFAULT_TARGETS:  # the default suits any language
         notes.extend(_idle_targets(manifest, languages, planner.wanted))

@@ -149,7 +149,7 @@ class Planner:
     def _check_targets(
         self, kernel: Kernel, variants: Sequence[Variant], reach: Reach, language: LanguageFacts
     ) -> None:
-        """Report selected targets that the language refuses, and a kernel without a target."""
+        """Report selected targets that the language refuses, and a shipped kernel without a target."""
         selection, path = self.selection, ("kernel", kernel.name)
         for variant, (target, reason) in itertools.product(variants, reach.refused.items()):
             # An override or `--select` may exclude a target that the language refuses.
@@ -157,7 +157,9 @@ class Planner:
                 kernel.name, variant.id, target
             ):
                 self.report(f"target {target}: {reason}", path)
-        if not reach and selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
+        if reach or not self.shipped:
+            return
+        if selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
             self.report(no_target(kernel, language, self.wanted), path)
 
     def _jobs(

@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """`tilec.build`, whose functions a test may replace."""
-    for name in ("build", "plan_only", "explain", "check", "concerned"):
+    for name in ("build", "plan_only", "explain", "check"):
         monkeypatch.setattr(building, name, getattr(building, name))
     return building
 

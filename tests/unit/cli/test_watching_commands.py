@@ -38,7 +38,6 @@ def test_the_kernel_is_built_for_debugging(debug, tmp_path: Path, fake_build: Mo
         )
 
     fake_build.build = build  # type: ignore[attr-defined]
-    fake_build.concerned = lambda project, targets: {"scale"}  # type: ignore[attr-defined]
     assert debug("scale/some").code == 7
     (request,) = requests
     assert (request.profile, request.lineinfo, request.aside) == ("debug", True, True)
