@@ -22,12 +22,12 @@ from unittest import mock
 
 from common import TILE_KERNELS, example_project, median, options, save, spent, tilec, timed
 
-from tilec.build import BuildRequest, plan_only
 from tilec.build import build as build_here
 from tilec.compile.events import Observer, Outcome
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import compiler
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec.planning import BuildRequest, plan_only
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

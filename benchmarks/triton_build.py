@@ -20,13 +20,13 @@ from typing import Any
 
 from common import ROOT, Spent, cores, median, options, save, spent, tilec, timed, toolkit
 
-from tilec.build import BuildRequest, plan_only
 from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.triton.bind import bind
 from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.model.job import Job
+from tilec.planning import BuildRequest, plan_only
 from tilec_runtime.bundle.read import Bundle
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")

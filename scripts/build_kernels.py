@@ -13,8 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tilec.build import BuildRequest, build
+from tilec.build import build
 from tilec.compile.events import Observer
+from tilec.planning import BuildRequest
 
 HOME = Path(__file__).resolve().parents[1] / "runtime" / "tilec_runtime" / "kernels"
 BUNDLE = HOME / "kernels.tilec"

@@ -49,12 +49,7 @@ from tilec.package.provenance import Origin
 from tilec.package.written import stale_outputs
 from tilec.plan import Plan
 from tilec.plan.targets import parse_targets
-from tilec.planning import AGAIN as AGAIN
-from tilec.planning import BuildRequest as BuildRequest
-from tilec.planning import check as check
-from tilec.planning import explain as explain
-from tilec.planning import plan_of, project_of, runner_of
-from tilec.planning import plan_only as plan_only
+from tilec.planning import AGAIN, BuildRequest, plan_of, project_of, runner_of
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo

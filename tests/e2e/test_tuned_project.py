@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.harness import Cli, copied
 from tilec import build as building
+from tilec import planning
 from tilec.compile.cache import Cache
 from tilec.compile.events import Observer
 from tilec.compile.project import open_project
@@ -39,9 +40,9 @@ def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
     """A record of the cpu device, of (rows, BM, BN)."""
     project = open_project(root / "tilec.toml", ToolSearch())
-    request = building.BuildRequest(manifest_path=root / "tilec.toml", aside=True)
+    request = planning.BuildRequest(manifest_path=root / "tilec.toml", aside=True)
     observer = Observer()
-    plan = building.plan_only(request, observer)
+    plan = planning.plan_only(request, observer)
     work, cache = building.WorkDir(root), Cache(None, max_bytes=0, note=observer.note)
     with runner_of(project, request, cache, observer, work.spool, work.kept) as runner:
         declared = building.declare(project, runner, Cache(None, max_bytes=0, note=observer.note))

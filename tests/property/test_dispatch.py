@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.amount import examples
 from tests.dispatch_cases import Cut, arguments, check_choice, cut
-from tilec.build import BuildRequest, build
+from tilec.build import build
 from tilec.compile.events import Observer
+from tilec.planning import BuildRequest
 from tilec_runtime import Device, Module, load
 from tilec_runtime.errors import LayoutError
 

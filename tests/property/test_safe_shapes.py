@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tilec.build import BuildRequest, build
+from tilec.build import build
 from tilec.compile.events import Observer
+from tilec.planning import BuildRequest
 from tilec_runtime import Module, load, use_device
 from tilec_runtime.errors import RequirementError
 

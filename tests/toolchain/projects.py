@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tilec.build import BuildRequest, BuildResult, build
+from tilec.build import BuildResult, build
 from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
+from tilec.planning import BuildRequest
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.signature import Param, ParamKind
 

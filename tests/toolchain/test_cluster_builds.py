@@ -9,8 +9,9 @@ from pathlib import Path
 import distributed
 import pytest
 
-from tilec.build import BuildRequest, build
+from tilec.build import build
 from tilec.frontends.base import ToolSearch
+from tilec.planning import BuildRequest
 from tilec.testing.fakes import MemoryObserver
 
 pytestmark = [pytest.mark.toolchain, pytest.mark.long]

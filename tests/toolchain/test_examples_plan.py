@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.unit.case.conftest import FakeDevice
-from tilec.build import BuildRequest, plan_only
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.functions import Functions
 from tilec.case.reference import expected_results
@@ -20,6 +19,7 @@ from tilec.compile.events import Observer
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.plan import Plan
+from tilec.planning import BuildRequest, plan_only
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 pytestmark = pytest.mark.toolchain

@@ -17,9 +17,9 @@ from tests.toolchain.tile_disassembly import canonical, disassemble
 from tests.toolchain.tile_encoder import encoders
 from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
-from tilec.build import BuildRequest, plan_only
 from tilec.compile.events import Observer
 from tilec.frontends.tile import api
+from tilec.planning import BuildRequest, plan_only
 from tilec_runtime.cpu.tileir.ir import Loc, Module, Version
 from tilec_runtime.cpu.tileir.ops import BY_CODE, OPS, Arity
 from tilec_runtime.cpu.tileir.read import read_module

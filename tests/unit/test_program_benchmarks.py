@@ -55,8 +55,8 @@ def test_the_c_loop_packs_what_the_index_says() -> None:
 
 
 def test_the_large_project_has_a_hundred_kernels_and_seven_hundred_images(tmp_path: Path) -> None:
-    from tilec.build import BuildRequest, plan_only
     from tilec.compile.events import Observer
+    from tilec.planning import BuildRequest, plan_only
 
     large_package.write(tmp_path, 100)
     plan = plan_only(BuildRequest(manifest_path=tmp_path / "tilec.toml"), Observer())

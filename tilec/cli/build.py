@@ -20,13 +20,14 @@ from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from tilec.build import BuildRequest, BuildResult
+    from tilec.build import BuildResult
     from tilec.compile.keys import Change
     from tilec.compile.remote.access import RemoteChoice
     from tilec.compile.stamp import Untouched
     from tilec.inspection.report import KernelSummary
     from tilec.model.job import Job
     from tilec.package.outputs import Output
+    from tilec.planning import BuildRequest
 
 EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "hub", "fatbin", "cubin", "ptx")
 WARNINGS_SHOWN = 10
@@ -247,7 +248,7 @@ def make_request(
             raise UsageError(f"--scheduler {scheduler} and --jobs both say how many compilers run")
     manifest_path, settings = app.manifest_path(), app.settings
     cache_max = settings.cache_bytes
-    from tilec.build import BuildRequest
+    from tilec.planning import BuildRequest
 
     search = settings.search
     if locked:  # hash the tools' files, without remembered digests
@@ -399,11 +400,11 @@ def _result_json(result: BuildResult) -> dict[str, Any]:
 
 
 def _list(app: App, request: BuildRequest) -> None:
-    from tilec import build
+    from tilec import planning
     from tilec.cli import progress
     from tilec.inspection.report import assumption_text
 
-    plan = build.plan_only(request, progress.observer(app))
+    plan = planning.plan_only(request, progress.observer(app))
     if app.json:
         jobs = [_job_json(job) for job in plan.jobs]
         app.document("plan", {"jobs": jobs, "notes": list(plan.notes)})
@@ -433,10 +434,10 @@ def _job_json(job: Job) -> dict[str, Any]:
 
 
 def _explain(app: App, request: BuildRequest, job_id: str) -> None:
-    from tilec import build
+    from tilec import planning
     from tilec.cli import progress
 
-    rows, changes = build.explain(request, job_id, progress.observer(app))
+    rows, changes = planning.explain(request, job_id, progress.observer(app))
     if app.json:
         inputs = [{"label": label, "value": value} for label, value in rows]
         changed = None if changes is None else [dataclasses.asdict(one) for one in changes]

@@ -47,7 +47,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     All problems are reported at once, as FILE:LINE:COLUMN: key: problem. Problems of sources are
     reported only if the manifest itself has none.
     """
-    from tilec import build
+    from tilec import planning
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
     from tilec.compile.events import Observer
@@ -70,7 +70,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
             kernels, verdict = unexecuted.kernels, "no problems found without execution"
             body["not_checked"] = list(unexecuted.not_checked)
         else:
-            plan = build.check(request, Observer())
+            plan = planning.check(request, Observer())
             _require_fitting(plan)
             kernels, verdict = len({job.spec.name for job in plan.jobs}), "no problems"
             body |= {

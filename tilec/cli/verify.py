@@ -105,6 +105,7 @@ def _built_again(
     from tilec.cli import progress
     from tilec.cli.build import make_request
     from tilec.compile.state import NAME
+    from tilec.planning import AGAIN
 
     request = make_request(
         app,
@@ -117,7 +118,7 @@ def _built_again(
         cached=cached,
         again=True,
     )
-    folder = request.manifest_path.parent / NAME / build.AGAIN
+    folder = request.manifest_path.parent / NAME / AGAIN
     try:
         result = build.build(request, progress.observer(app))
         alike = [Path(output.path) for output in result.outputs if output.kind == given.kind]

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tilec.build import BuildRequest
 from tilec.compile.assemble import bundle_info
 from tilec.compile.cache import Cache
 from tilec.compile.declare import declare
@@ -20,7 +19,7 @@ from tilec.model.job import Job
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
-from tilec.planning import digest_of
+from tilec.planning import BuildRequest, digest_of
 from tilec.tune.space import Point
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.bundle_samples import Sample
+from tilec import planning
 from tilec.manifest.types import Case, Matrix
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -196,10 +197,9 @@ def jobs(project: Path) -> tuple[Job, ...]:
     )
 
 
-def test_the_plan_is_listed(cli, project: Path, fake_build) -> None:
-    fake_build.plan_only = lambda request, observer: SimpleNamespace(
-        jobs=jobs(project), notes=("gemm: compute_80 is left out",)
-    )
+def test_the_plan_is_listed(cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = SimpleNamespace(jobs=jobs(project), notes=("gemm: compute_80 is left out",))
+    monkeypatch.setattr(planning, "plan_only", lambda request, observer: plan)
     done = cli("build", "--list")
     assert done.code == 0
     assert (
@@ -241,15 +241,16 @@ gemm-f16-sm_90      tile      sm_90   -
 
 
 @pytest.fixture
-def noted(cli, project: Path, fake_build):
+def noted(cli, project: Path, monkeypatch: pytest.MonkeyPatch):
     """What `check` says of kernels: each has these jobs and these cases."""
 
     def of(*infos: KernelInfo, jobs: tuple[object, ...] = (), cases: tuple[Case, ...] = ()) -> str:
         manifest = SimpleNamespace(matrix=Matrix(), cases=cases)
         kernels = [SimpleNamespace(info=info, manifest=manifest, jobs=jobs) for info in infos]
-        fake_build.check = lambda request, observer: SimpleNamespace(
+        plan = SimpleNamespace(
             manifest=SimpleNamespace(chains=()), kernels=kernels, jobs=(), notes=()
         )
+        monkeypatch.setattr(planning, "check", lambda request, observer: plan)
         return cli("check").err
 
     return of
@@ -321,7 +322,9 @@ def test_a_build_with_nothing_to_do_imports_no_display(tmp_path: Path) -> None:
         "build = types.ModuleType('tilec.build')\n"
         "class BuildRequest:\n"
         "    def __init__(self, **values): self.__dict__.update(values)\n"
-        "build.BuildRequest = BuildRequest\n"
+        "planning = types.ModuleType('tilec.planning')\n"
+        "planning.BuildRequest = BuildRequest\n"
+        "sys.modules['tilec.planning'] = planning\n"
         "result = types.SimpleNamespace(outputs=(), info=None, jobs=3, compiled=0, cached=3, seconds=0.1, up_to_date=True,\n"
         "                               warnings=(), notes=())\n"
         "build.build = lambda request, observer: observer.started(3, 3) or result\n"

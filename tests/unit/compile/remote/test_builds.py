@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.remote_server import CacheServer, basic
-from tilec.build import BuildRequest, BuildResult, build
+from tilec.build import BuildResult, build
 from tilec.cli.main import run
 from tilec.compile.remote.access import RemoteChoice
+from tilec.planning import BuildRequest
 from tilec.testing.fakes import MemoryObserver
 
 MANIFEST = """\
