@@ -135,6 +135,7 @@ def result_of(space: Space) -> CaseResult:
     pairs = ratio_of(fast.samples[:29], slow.samples[:29])
     return CaseResult(
         space=space,
+        at=(),
         best=best,
         second=second,
         runoff=pairs,
