@@ -14,7 +14,7 @@ from tests.watched_project import write_tool
 from tilec.cli.main import run
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import machine_code
-from tilec.inspection.lines import sass_listing
+from tilec.inspection.lines import sass_lines
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device import driver as _driver
@@ -134,8 +134,8 @@ def test_a_kernel_is_debugged_with_source_lines(
     assert {str(image.target) for image in images} == {"sm_90"}
     assert not (mixed / "dist").exists()
     assert "tilec.lock" not in tree(mixed)
-    listing = sass_listing(
+    lines = sass_lines(
         machine_code(bundle.image(images[0].digest), images[0].symbol, ToolSearch(), places=True)[1]
     )
-    assert {places[0][0] for places in listing.places if places} == {"k/twice.cu"}
+    assert {places[0][0] for _, places in lines if places} == {"k/twice.cu"}
     assert str(path) in (tmp_path / "calls").read_text().splitlines()

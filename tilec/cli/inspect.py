@@ -252,9 +252,9 @@ def _sources(app: App) -> Path:
 
 
 def _dump(app: App, opened: Container, form: str, select: str) -> None:
-    from tilec.inspection.dump import Form, dump
+    from tilec.inspection.dump import dump
 
-    listing = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app))
+    listing = dump(opened.bundle, form, select, app.settings.search, _sources(app))
     app.detail(f"{listing.id}: {listing.image.digest}{f', {listing.tool}' if listing.tool else ''}")
     echo(listing.text, nl=not listing.text.endswith("\n"))
 

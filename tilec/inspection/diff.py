@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilec.inspection.occupancy import residency
-from tilec.inspection.report import Report, image_id, param_text, spills
+from tilec.inspection.report import ImageRow, Report, images_of, param_text, spills
 from tilec_runtime.model.arch import ARCHS, TargetKind, Version
-from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import axis_shown
@@ -108,16 +107,16 @@ class Difference:
 
 def compare(old: Report, new: Report) -> Difference:
     """Compare two builds; kernels are matched by name, images by id."""
-    before, after = dict(_images(old.info)), dict(_images(new.info))
+    before, after = ({row[0]: row for row in images_of(one.info)} for one in (old, new))
     both = [name for name in before if name in after]
-    differ = [name for name in both if before[name][2].digest != after[name][2].digest]
+    differ = [name for name in both if before[name][-1].digest != after[name][-1].digest]
     changes = [*_package_changes(old.info, new.info), *_kernel_changes(old.info, new.info)]
     return Difference(
         old=old,
         new=new,
         changes=tuple(sorted(changes, key=lambda change: not change.breaking)),
         images=tuple(
-            ImageChange(id=name, old=_measures(*before[name]), new=_measures(*after[name]))
+            ImageChange(id=name, old=_measures(before[name]), new=_measures(after[name]))
             for name in differ
         ),
         added=tuple(name for name in after if name not in before),
@@ -154,14 +153,8 @@ def to_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _images(info: BundleInfo) -> Iterator[tuple[str, tuple[KernelInfo, VariantInfo, ImageInfo]]]:
-    for kernel in info.kernels:
-        for variant in kernel.variants:
-            for image in variant.images:
-                yield image_id(variant, image), (kernel, variant, image)
-
-
-def _measures(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Measures:
+def _measures(row: ImageRow) -> Measures:
+    _, kernel, variant, image = row
     used, held = image.resources, residency(kernel, variant, image)
     return Measures(
         registers=used.registers,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import fnmatch
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.run import run_tool
 from tilec.frontends.tools.search import find_tool
-from tilec.inspection.report import Images, image_id
+from tilec.inspection.report import images_of
 from tilec.inspection.tileir import tileir_text
 from tilec_runtime.bundle.cubin import entry_index
+from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, ToolchainError, UsageError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
@@ -30,21 +29,9 @@ IDS_SHOWN = 12
 TIMEOUT = 120.0
 
 
-class Form(enum.Enum):
-    """A textual form of the images of one kind."""
-
-    PTX = "ptx"
-    SASS = "sass"
-    TILEIR = "tileir"
-
-    @property
-    def kind(self) -> TargetKind:
-        """Kind of the images with this form."""
-        return {
-            Form.PTX: TargetKind.PTX,
-            Form.SASS: TargetKind.CUBIN,
-            Form.TILEIR: TargetKind.TILEIR,
-        }[self]
+# Textual forms, each with the kind of its images.
+FORMS = {"ptx": TargetKind.PTX, "sass": TargetKind.CUBIN, "tileir": TargetKind.TILEIR}
+_EXAMPLES = {"ptx": "compute_80", "sass": "sm_90", "tileir": "tileir"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +45,8 @@ class Dump:
 
 
 def dump(
-    bundle: Images,
-    form: Form,
+    bundle: Bundle,
+    form: str,
     select: str,
     search: ToolSearch,
     folder: Path = Path(),
@@ -68,7 +55,7 @@ def dump(
 
     Args:
         bundle: images to select from.
-        form: form of the text.
+        form: form of the text, as in `FORMS`.
         select: id of the image (`gemm-f16-BM128-sm_90`), or a glob that matches only this image.
             Empty if there is only one image.
         search: places to search for the disassembler.
@@ -81,14 +68,13 @@ def dump(
         TileIRError: Tile IR is damaged, or has an unknown operation.
     """
     name, image = pick(bundle, form, select)
-    data = bundle.image(image.digest)
-    match form:
-        case Form.PTX:
-            return Dump(id=name, image=image, text=ptx_text(data, image.symbol))
-        case Form.SASS:
-            tool, text = machine_code(data, image.symbol, search)
-        case Form.TILEIR:
-            return Dump(id=name, image=image, text=tileir_text(data, bundle.info.sources, folder))
+    data, tool = bundle.image(image.digest), ""
+    if form == "ptx":
+        text = ptx_text(data, image.symbol)
+    elif form == "sass":
+        tool, text = machine_code(data, image.symbol, search)
+    else:
+        text = tileir_text(data, bundle.info.sources, folder)
     return Dump(id=name, image=image, text=text, tool=tool)
 
 
@@ -132,38 +118,35 @@ def ptx_text(data: bytes, symbol: str) -> str:
     return _one_entry(data.rstrip(b"\0").decode("utf-8", "backslashreplace"), symbol)
 
 
-def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
+def pick(bundle: Bundle, form: str, select: str) -> tuple[str, ImageInfo]:
     """Return the id and the index row of the one image of a form that `select` names.
 
     Raises:
         UsageError: `select` names no image, or several.
     """
-    images = dict(_images(bundle, form.kind))
+    rows = [(name, image) for name, _, _, image in images_of(bundle.info)]
+    images = {name: image for name, image in rows if image.target.kind is FORMS[form]}
     if select in images:
         return select, images[select]
-    names = (
-        [name for name in images if fnmatch.fnmatchcase(name, select)] if select else list(images)
-    )
+    names = [name for name in images if not select or fnmatch.fnmatchcase(name, select)]
     if len(names) == 1:
         return names[0], images[names[0]]
+    kind = FORMS[form].value
     if not images:
-        every = (
-            image for kernel in bundle.info.kernels for v in kernel.variants for image in v.images
-        )
-        have = sorted({image.target.kind.value for image in every})
+        have = sorted({image.target.kind.value for _, image in rows})
         raise UsageError(
-            f"--{form.value}: the bundle has no {form.kind.value} image; it has {' and '.join(have) or 'no image at all'}",
-            fix=f"add a {_example(form.kind)} target to [targets] and build again",
+            f"--{form}: the bundle has no {kind} image; it has {' and '.join(have) or 'no image at all'}",
+            fix=f"add a {_EXAMPLES[form]} target to [targets] and build again",
         )
     listed = shown(names or list(images))
     if names:
         whose = f"{select!r} matches {len(names)}" if select else f"the bundle has {len(names)}"
         raise UsageError(
-            f"--{form.value}: {whose} {form.kind.value} images: {listed}",
+            f"--{form}: {whose} {kind} images: {listed}",
             fix="name one with --select ID",
         )
     raise UsageError(
-        f"--{form.value}: no {form.kind.value} image {select!r}{did_you_mean(select, images)}",
+        f"--{form}: no {kind} image {select!r}{did_you_mean(select, images)}",
         fix=f"there are {listed}",
     )
 
@@ -172,20 +155,6 @@ def shown(names: list[str]) -> str:
     """Format a long list of names as `a, b, c and 5 more`."""
     more = f" and {len(names) - IDS_SHOWN} more" if len(names) > IDS_SHOWN else ""
     return f"{', '.join(names[:IDS_SHOWN])}{more}"
-
-
-def _images(bundle: Images, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
-    for kernel in bundle.info.kernels:
-        for variant in kernel.variants:
-            for image in variant.images:
-                if image.target.kind is kind:
-                    yield image_id(variant, image), image
-
-
-def _example(kind: TargetKind) -> str:
-    return {TargetKind.PTX: "compute_80", TargetKind.CUBIN: "sm_90", TargetKind.TILEIR: "tileir"}[
-        kind
-    ]
 
 
 def _one_entry(text: str, symbol: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from tilec_runtime.cpu.tileir.ir import Loc, Module
@@ -12,6 +11,8 @@ from tilec_runtime.cpu.tileir.text import located
 
 FileLine: TypeAlias = tuple[str, int]  # file and line
 InlineChain: TypeAlias = tuple[FileLine, ...]
+# A line of code with its source line, then the lines of inlined calls; empty if unknown.
+Line: TypeAlias = tuple[str, InlineChain]
 
 # Comments of nvdisasm before instructions: the source line, then the line of each inlined call.
 _MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
@@ -23,43 +24,14 @@ _DEBUG = re.compile(r"\s*\.section\s+\.debug_")
 _DEEPEST = 64  # limit of inlined calls; a longer chain is a cycle
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
-    """Code line by line.
-
-    Attributes:
-        lines: texts of the lines.
-        places: source line of each line, followed by the lines of the inlined calls; empty if
-            unknown.
-    """
-
-    lines: tuple[str, ...]
-    places: tuple[InlineChain, ...]
+def tileir_lines(module: Module) -> Iterator[Line]:
+    """Yield Tile IR, with the source lines of operations and callers."""
+    for text, loc in located(module):
+        yield text, tuple(_chain(loc))
 
 
-def sass_listing(text: str) -> Listing:
-    """Return machine code from nvdisasm, with the source lines of `-gi` as places."""
-    return _listing(_sass(text))
-
-
-def ptx_listing(text: str) -> Listing:
-    """Return PTX with its `.loc` lines as places, and without debug sections."""
-    return _listing(_ptx(text))
-
-
-def tileir_listing(module: Module) -> Listing:
-    """Return Tile IR, with the source lines of operations and callers as places."""
-    return _listing((text, tuple(_chain(loc))) for text, loc in located(module))
-
-
-def _listing(rows: Iterable[tuple[str, InlineChain]]) -> Listing:
-    pairs = list(rows)
-    return Listing(
-        lines=tuple(text for text, _ in pairs), places=tuple(chain for _, chain in pairs)
-    )
-
-
-def _sass(text: str) -> Iterator[tuple[str, InlineChain]]:
+def sass_lines(text: str) -> Iterator[Line]:
+    """Yield machine code from nvdisasm, with the source lines of `-gi`."""
     chain: list[FileLine] = []
     marked = False
     for line in text.strip("\n").splitlines():
@@ -77,7 +49,8 @@ def _sass(text: str) -> Iterator[tuple[str, InlineChain]]:
             yield line.rstrip(), ()
 
 
-def _ptx(text: str) -> Iterator[tuple[str, InlineChain]]:
+def ptx_lines(text: str) -> Iterator[Line]:
+    """Yield PTX with the source lines of `.loc`, and without debug sections."""
     files = dict(_FILE.findall(text))
     at: InlineChain = ()
     debug = False

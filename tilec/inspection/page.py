@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.dump import Form, in_short, machine_code, ptx_text
-from tilec.inspection.lines import Listing, ptx_listing, sass_listing, tileir_listing
+from tilec.inspection.dump import FORMS, in_short, machine_code, ptx_text
+from tilec.inspection.lines import Line, ptx_lines, sass_lines, tileir_lines
 from tilec.inspection.occupancy import residency
-from tilec.inspection.report import Images, Report, image_id, spills
+from tilec.inspection.report import ImageRow, Report, images_of, spills
 from tilec.inspection.tileir import source_lines
 from tilec.model.occupancy import Occupancy
+from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.errors import TileIRError, ToolchainError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
-Row: TypeAlias = tuple[KernelInfo, VariantInfo, ImageInfo]
 Key: TypeAlias = tuple[str, str]  # digest and symbol: variants may share an image
-FORMS = {form.kind: form for form in Form}
+_NAMES = {kind: name for name, kind in FORMS.items()}
 
 # Images whose code is read; the tables list all images.
 MOST_IMAGES = 200
@@ -65,7 +65,7 @@ class PageImage:
     def form(self) -> str:
         """Name of the image's textual form, or its kind if it has none."""
         kind = self.image.target.kind
-        return FORMS[kind].value if kind in FORMS else kind.value
+        return _NAMES.get(kind, kind.value)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -110,9 +110,13 @@ class Page:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Code:
-    """The code of one image, or a note why there is none; and the disassembler."""
+    """The code of one image, or a note why there is none; and the disassembler.
 
-    listing: Listing | None = None
+    Attributes:
+        missing: why there is no machine code.
+    """
+
+    lines: Sequence[Line] = ()
     note: str = ""
     tool: str = ""
     missing: str = ""
@@ -136,23 +140,23 @@ class _Texts:
         self._size += len(packed)
         return name
 
-    def packed(self, listing: Listing) -> dict[str, object]:
-        """Return a listing whose lines refer to places by number, because places repeat."""
+    def packed(self, lines: Sequence[Line]) -> dict[str, object]:
+        """Return lines that refer to places by number, because places repeat."""
         numbers: dict[object, int] = {(): -1}
         table: list[list[list[int]]] = []
         at = []
-        for chain in listing.places[:MOST_LINES]:
+        for _, chain in lines:
             if chain not in numbers:
                 numbers[chain] = len(table)
                 table.append(
                     [[self.files.setdefault(file, len(self.files)), line] for file, line in chain]
                 )
             at.append(numbers[chain])
-        return {"lines": listing.lines[:MOST_LINES], "at": at, "places": table}
+        return {"lines": [text for text, _ in lines], "at": at, "places": table}
 
 
 def make_page(
-    bundle: Images,
+    bundle: Bundle,
     report: Report,
     search: ToolSearch,
     folder: Path,
@@ -177,12 +181,7 @@ def make_page(
     Raises:
         BundleError: an image is damaged.
     """
-    rows = [
-        (kernel, variant, image)
-        for kernel in report.info.kernels
-        for variant in kernel.variants
-        for image in variant.images
-    ]
+    rows = list(images_of(report.info))
     chosen = _chosen(rows, disassembled)
     codes: dict[Key, _Code] = {}
     with ThreadPoolExecutor(workers) as pool:
@@ -212,7 +211,7 @@ def make_page(
     )
 
 
-def _chosen(rows: Sequence[Row], disassembled: int) -> dict[Key, tuple[str, ImageInfo]]:
+def _chosen(rows: Sequence[ImageRow], disassembled: int) -> dict[Key, tuple[str, ImageInfo]]:
     """Return the images whose code is read, with their ids.
 
     Cubins are the first of each kernel, then the second of each, and so on.
@@ -220,12 +219,12 @@ def _chosen(rows: Sequence[Row], disassembled: int) -> dict[Key, tuple[str, Imag
     unique: dict[Key, tuple[str, ImageInfo]] = {}
     cubins: list[tuple[int, int, Key]] = []
     before: Counter[str] = Counter()
-    for kernel, variant, image in rows:
+    for name, kernel, _, image in rows:
         key = (image.digest, image.symbol)
         if key not in unique and image.target.kind is TargetKind.CUBIN:
             cubins.append((before[kernel.name], len(cubins), key))
             before[kernel.name] += 1
-        unique.setdefault(key, (image_id(variant, image), image))
+        unique.setdefault(key, (name, image))
     left_out = {key for _, _, key in sorted(cubins)[disassembled:]}
     return {
         key: unique[key] for key in [one for one in unique if one not in left_out][:MOST_IMAGES]
@@ -238,11 +237,11 @@ def _read(data: bytes, image: ImageInfo, search: ToolSearch) -> _Code:
         match image.target.kind:
             case TargetKind.CUBIN:
                 tool, text = machine_code(data, image.symbol, search, places=True)
-                return _Code(listing=sass_listing(text), tool=tool.strip())
+                return _Code(lines=list(sass_lines(text)), tool=tool.strip())
             case TargetKind.PTX:
-                return _Code(listing=ptx_listing(ptx_text(data, image.symbol)))
+                return _Code(lines=list(ptx_lines(ptx_text(data, image.symbol))))
             case TargetKind.TILEIR:
-                return _Code(listing=tileir_listing(read_module(data)))
+                return _Code(lines=list(tileir_lines(read_module(data))))
             case TargetKind.LTOIR:
                 note = "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
                 return _Code(note=note)
@@ -255,17 +254,16 @@ def _read(data: bytes, image: ImageInfo, search: ToolSearch) -> _Code:
 
 def _embedded(texts: _Texts, name: str, code: _Code) -> tuple[str, str]:
     """Embed the code of an image; return its name (empty for none) and a note."""
-    if code.listing is None:
+    if not code.lines:
         return "", code.note
-    cut = len(code.listing.lines) - MOST_LINES
-    note = f"the last {cut} of {len(code.listing.lines)} lines are left out" if cut > 0 else ""
-    added = texts.add(name, texts.packed(code.listing))
+    cut = len(code.lines) - MOST_LINES
+    note = f"the last {cut} of {len(code.lines)} lines are left out" if cut > 0 else ""
+    added = texts.add(name, texts.packed(code.lines[:MOST_LINES]))
     return added, note if added else FULL
 
 
-def _page_image(row: Row, shown: Mapping[Key, tuple[str, str]]) -> PageImage:
-    kernel, variant, image = row
-    name = image_id(variant, image)
+def _page_image(row: ImageRow, shown: Mapping[Key, tuple[str, str]]) -> PageImage:
+    name, kernel, variant, image = row
     code, note = shown.get(
         (image.digest, image.symbol), ("", f"left out: --html with --select '{name}' shows it")
     )
@@ -280,7 +278,7 @@ def _page_image(row: Row, shown: Mapping[Key, tuple[str, str]]) -> PageImage:
     )
 
 
-def _sources(bundle: Images, texts: _Texts, folder: Path) -> tuple[PageFile, ...]:
+def _sources(bundle: Bundle, texts: _Texts, folder: Path) -> tuple[PageFile, ...]:
     """Return the sources of the listings, with the text of the bundle's unchanged sources."""
     digests = dict(bundle.info.sources)
     files: list[PageFile] = []

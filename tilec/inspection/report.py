@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.driver import branch_of_cuda
@@ -15,16 +15,7 @@ from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import DispatchRule, TuningTable
 
-
-class Images(Protocol):
-    """An index and the bytes of its images; a bundle is one."""
-
-    @property
-    def info(self) -> BundleInfo:
-        """The index."""
-
-    def image(self, digest: str) -> bytes:
-        """Return the bytes of an image, by its digest."""
+ImageRow: TypeAlias = tuple[str, KernelInfo, VariantInfo, ImageInfo]  # with the image's id
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,6 +135,14 @@ def spills(resources: Resources) -> int | None:
     """Return the larger of spill stores and loads, in bytes per thread, or None."""
     known = [size for size in (resources.spill_stores, resources.spill_loads) if size is not None]
     return max(known, default=None)
+
+
+def images_of(info: BundleInfo) -> Iterator[ImageRow]:
+    """Yield every image of a bundle."""
+    for kernel in info.kernels:
+        for variant in kernel.variants:
+            for image in variant.images:
+                yield image_id(variant, image), kernel, variant, image
 
 
 def image_id(variant: VariantInfo, image: ImageInfo) -> str:

@@ -122,17 +122,25 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
     )
 
 
-def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, index: int) -> Described:
-    """Return a C-contiguous tensor at an aligned address.
+def described(
+    shape: tuple[int, ...],
+    dtype: str,
+    device: DeviceInfo,
+    *,
+    index: int,
+    stride: tuple[int, ...] | None = None,
+    align: int = ALIGNED,
+) -> Described:
+    """Return a tensor, by default C-contiguous, whose address is divisible by `align` and by no
+    larger power of two.
 
     Each tensor of a launch has its own `index`.
     """
-    stride = settled_stride(shape, None)
     return Described(
         TensorFacts(
-            ptr=index * APART + ALIGNED,
+            ptr=index * APART + align,
             shape=shape,
-            stride=stride,
+            stride=settled_stride(shape, stride),
             dtype=dtype,
             device=device.ordinal,
         )
@@ -217,12 +225,10 @@ def _value(
         raise UsageError(
             f"{text!r}: {info.name} takes a tensor for {param.name}", fix=f"take {FORMS}"
         )
-    return Described(_facts(text, match, device, index))
+    return _tensor(text, match, device, index)
 
 
-def _facts(
-    text: str, match: Mapping[str, Any] | re.Match[str], device: DeviceInfo, index: int
-) -> TensorFacts:
+def _tensor(text: str, match: re.Match[str], device: DeviceInfo, index: int) -> Described:
     dtype = match["dtype"]
     if dtype not in DTYPES:
         raise UsageError(
@@ -232,13 +238,9 @@ def _facts(
     stride = _whole(text, "stride", match["stride"]) if match["stride"] is not None else None
     if stride is not None and len(stride) != len(shape):
         raise UsageError(f"{text!r} has {len(stride)} strides for {len(shape)} extents")
-    align = (
-        ALIGNED
-        if match["align"] is None
-        else int(match["align"])
-        if match["align"].isdecimal()
-        else 0
-    )
+    align = ALIGNED
+    if match["align"] is not None:
+        align = int(match["align"]) if match["align"].isdecimal() else 0
     if not 0 < align <= MOST_ALIGN or align & (align - 1):
         raise UsageError(
             f"{text!r}: an alignment is a power of two, in bytes, of at most {MOST_ALIGN}"
@@ -251,15 +253,7 @@ def _facts(
     )
     if reach * DTYPES[dtype].bytes >= APART // 2:
         raise UsageError(f"{text!r}: no device has memory for it")
-    # The address is divisible by the alignment and by no larger power of two.
-    address = index * APART + align
-    return TensorFacts(
-        ptr=address,
-        shape=shape,
-        stride=settled_stride(shape, stride),
-        dtype=dtype,
-        device=device.ordinal,
-    )
+    return described(shape, dtype, device, index=index, stride=stride, align=align)
 
 
 def _whole(text: str, noun: str, listed: str) -> tuple[int, ...]:

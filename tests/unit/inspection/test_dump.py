@@ -11,8 +11,8 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.dump import Form, dump, pick
-from tilec.inspection.lines import ptx_listing
+from tilec.inspection.dump import dump, pick
+from tilec.inspection.lines import ptx_lines
 from tilec.inspection.tileir import tileir_text
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle.read import Bundle
@@ -70,15 +70,13 @@ def test_ptx_of_one_entry_point_where_there_are_several(tmp_path: Path) -> None:
     one = '\t// .globl\tk\n.visible .entry k(\n\t.param .u64 p\n)\n{\n\t{ // callseq 0 }\n\t}\n{\n}\n\t.pragma "{";\n\tret;\n}\n'
     other = one.replace("\tk\n", "\tk2\n").replace(" k(", " k2(")
     data = (head + other + one + other.replace("k2", "k3")).encode()
-    text = dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
+    text = dump(bundle(tmp_path, {"compute_80": data}), "ptx", "", SEARCH).text
     assert text.replace("\n\n", "\n") == head + one
 
 
 def test_comments_of_others_in_latin_1_are_shown_by_their_bytes(tmp_path: Path) -> None:
     data = PTX.replace(b".version", b"// caf\xe9\n.version", 1)
-    assert (
-        "// caf\\xe9\n" in dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
-    )
+    assert "// caf\\xe9\n" in dump(bundle(tmp_path, {"compute_80": data}), "ptx", "", SEARCH).text
 
 
 TWO = ({"sm_80": b"\x7fELFa", "sm_90": b"\x7fELFb", "compute_80": PTX}, {"sm_80": b"\x7fELFc"})
@@ -87,14 +85,14 @@ TWO = ({"sm_80": b"\x7fELFa", "sm_90": b"\x7fELFb", "compute_80": PTX}, {"sm_80"
 @pytest.mark.parametrize(
     ("form", "select", "name"),
     [
-        (Form.SASS, "k-0-sm_90", "k-0-sm_90"),
-        (Form.SASS, "*-sm_90", "k-0-sm_90"),
-        (Form.SASS, "k-1-*", "k-1-sm_80"),
-        (Form.PTX, "", "k-0-compute_80"),
-        (Form.PTX, "k-0-*", "k-0-compute_80"),
+        ("sass", "k-0-sm_90", "k-0-sm_90"),
+        ("sass", "*-sm_90", "k-0-sm_90"),
+        ("sass", "k-1-*", "k-1-sm_80"),
+        ("ptx", "", "k-0-compute_80"),
+        ("ptx", "k-0-*", "k-0-compute_80"),
     ],
 )
-def test_one_image_is_picked(tmp_path: Path, form: Form, select: str, name: str) -> None:
+def test_one_image_is_picked(tmp_path: Path, form: str, select: str, name: str) -> None:
     assert pick(bundle(tmp_path, *TWO), form, select)[0] == name
 
 
@@ -102,28 +100,28 @@ def test_one_image_is_picked(tmp_path: Path, form: Form, select: str, name: str)
     ("form", "select", "message"),
     [
         (
-            Form.SASS,
+            "sass",
             "",
             "--sass: the bundle has 3 cubin images: k-0-sm_80, k-0-sm_90, k-1-sm_80\n  fix: name one with --select ID",
         ),
         (
-            Form.SASS,
+            "sass",
             "*-sm_80",
             "--sass: '*-sm_80' matches 2 cubin images: k-0-sm_80, k-1-sm_80\n  fix: name one with --select ID",
         ),
         (
-            Form.SASS,
+            "sass",
             "k-0-sm_91",
             "--sass: no cubin image 'k-0-sm_91'; did you mean 'k-0-sm_90'\n  fix: there are k-0-sm_80, k-0-sm_90, k-1-sm_80",
         ),
         (
-            Form.TILEIR,
+            "tileir",
             "",
             "--tileir: the bundle has no tileir image; it has cubin and ptx\n  fix: add a tileir target to [targets] and build again",
         ),
     ],
 )
-def test_no_image_or_several(tmp_path: Path, form: Form, select: str, message: str) -> None:
+def test_no_image_or_several(tmp_path: Path, form: str, select: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         pick(bundle(tmp_path, *TWO), form, select)
     assert str(caught.value) == message
@@ -131,7 +129,7 @@ def test_no_image_or_several(tmp_path: Path, form: Form, select: str, message: s
 
 def test_the_disassembler_gets_the_images_bytes(tmp_path: Path, monkeypatch) -> None:
     search = tool(tmp_path, monkeypatch, "nvdisasm", 'echo "$1"; cat "$2"')
-    found = dump(bundle(tmp_path, {"sm_80": b"\x7fELF code"}), Form.SASS, "", search)
+    found = dump(bundle(tmp_path, {"sm_80": b"\x7fELF code"}), "sass", "", search)
     assert found.text == "-c\n\x7fELF code"
     assert found.tool.startswith("nvdisasm")
 
@@ -139,7 +137,7 @@ def test_the_disassembler_gets_the_images_bytes(tmp_path: Path, monkeypatch) -> 
 def test_a_disassembler_that_fails_is_quoted(tmp_path: Path, monkeypatch) -> None:
     search = tool(tmp_path, monkeypatch, "nvdisasm", 'echo "cannot read $1" >&2; exit 3')
     with pytest.raises(ToolchainError) as caught:
-        dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), Form.SASS, "", search)
+        dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), "sass", "", search)
     assert (
         "cannot read this image: cannot read -c\n  cause: the image was made by a newer toolkit"
         in str(caught.value)
@@ -195,8 +193,7 @@ INLINED = """\
 
 
 def test_ptx_of_inlined_calls() -> None:
-    found = ptx_listing(INLINED)
-    at = dict(zip(found.lines, found.places, strict=True))
+    at = dict(ptx_lines(INLINED))
     assert at["\tmov.u32 %r1, %tid.x;"] == (("b.cuh", 18),)
     assert at["\tmov.u32 %r2, %r1;"] == (("b.cuh", 7),)
     assert at["\tmov.u32 %r3, %r1;"] == ()  # of no line
