@@ -41,32 +41,6 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """Differences of two arrays.
-
-    Attributes:
-        ok: every element is within the tolerance.
-        max_abs: largest |actual - expected|; infinite if only one is NaN or infinite.
-        max_rel: largest |actual - expected| / |expected| where `expected` is not 0.
-        max_ulp: largest distance in ulp; None if only one of a pair is NaN.
-        mismatches: elements beyond the tolerance. total: all elements.
-        both_nan: elements that are NaN in both arrays.
-        first_index: of the first mismatch in C order, with both values; None without one.
-    """
-
-    ok: bool
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    max_ulp: int | None = 0
-    mismatches: int = 0
-    total: int = 0
-    both_nan: int = 0
-    first_index: tuple[int, ...] | None = None
-    first_actual: Number | None = None
-    first_expected: Number | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Element:
     """One element of both arrays.
 
@@ -107,16 +81,33 @@ class Bin:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """Details of a failed comparison.
+class Comparison:
+    """Differences of two arrays.
 
     Attributes:
-        window: the first wrong element with its neighbours in its row.
-        histogram: all elements by the decade of their error.
+        ok: every element is within the tolerance.
+        max_abs: largest |actual - expected|; infinite if only one is NaN or infinite.
+        max_rel: largest |actual - expected| / |expected| where `expected` is not 0.
+        max_ulp: largest distance in ulp; None if only one of a pair is NaN.
+        mismatches: elements beyond the tolerance. total: all elements.
+        both_nan: elements that are NaN in both arrays.
+        first_index: of the first mismatch in C order, with both values; None without one.
+        window: the first mismatch with its neighbours in its row.
+        histogram: all elements by the decade of their error, if one is beyond the tolerance.
     """
 
-    window: tuple[Element, ...]
-    histogram: tuple[Bin, ...]
+    ok: bool
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    max_ulp: int | None = 0
+    mismatches: int = 0
+    total: int = 0
+    both_nan: int = 0
+    first_index: tuple[int, ...] | None = None
+    first_actual: Number | None = None
+    first_expected: Number | None = None
+    window: tuple[Element, ...] = ()
+    histogram: tuple[Bin, ...] = ()
 
 
 def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
@@ -180,39 +171,9 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
         first_index=_index(first, actual.shape),
         first_actual=_plain(left[first]),
         first_expected=_plain(right[first]),
+        window=_window(left, right, actual.shape, first, limit),
+        histogram=_histogram(left, right, limit),
     )
-
-
-def difference_of(
-    actual: Array, expected: Array, tolerance: Tolerance, first: tuple[int, ...]
-) -> Difference:
-    """Return the details of a failed comparison.
-
-    Args:
-        actual: what the kernel wrote.
-        expected: of the same shape; its dtype may be wider.
-        tolerance: within which elements are right.
-        first: index of the first wrong element.
-    """
-    index, start, end = 0, 0, 1
-    if first:
-        index = int(np.ravel_multi_index(first, actual.shape))
-        start = index - min(BEFORE, first[-1])
-        end = index + min(BEHIND, actual.shape[-1] - 1 - first[-1]) + 1
-    left, right = actual.reshape(-1), expected.reshape(-1)
-    (near,) = _chunks(left[start:end], right[start:end], tolerance)
-    window = tuple(
-        Element(
-            index=_index(start + at, actual.shape),
-            ok=not near.wrong[at],
-            got=_plain(near.actual[at]),
-            expected=_plain(near.expected[at]),
-            error=float(near.distance[at]),
-            ulp=int(near.ulps[at]) if near.ulps[at] != UNKNOWN else None,
-        )
-        for at in range(end - start)
-    )
-    return Difference(window=window, histogram=_histogram(left, right, tolerance))
 
 
 def differing(one: Array, two: Array) -> Array:
@@ -319,6 +280,27 @@ def _ranks(values: Array) -> Array:
     magnitude = bits & ((1 << (dtype.bits - 1)) - 1)
     sign = (bits >> (dtype.bits - 1)) & 1  # an arithmetic shift of 64 bits leaves ones above
     return np.where(sign == 1, -magnitude, magnitude)
+
+
+def _window(
+    left: Array, right: Array, shape: tuple[int, ...], first: int, limit: Tolerance
+) -> tuple[Element, ...]:
+    """Return the element at a position of flat arrays with its neighbours in its row."""
+    row = shape[-1] if shape else 1
+    start = first - min(BEFORE, first % row)
+    end = first + min(BEHIND, row - 1 - first % row) + 1
+    (near,) = _chunks(left[start:end], right[start:end], limit)
+    return tuple(
+        Element(
+            index=_index(start + at, shape),
+            ok=not near.wrong[at],
+            got=_plain(near.actual[at]),
+            expected=_plain(near.expected[at]),
+            error=float(near.distance[at]),
+            ulp=int(near.ulps[at]) if near.ulps[at] != UNKNOWN else None,
+        )
+        for at in range(end - start)
+    )
 
 
 def _histogram(left: Array, right: Array, tolerance: Tolerance) -> tuple[Bin, ...]:

@@ -51,8 +51,6 @@ def _output_json(output: OutputResult) -> dict[str, Any]:
     row |= dataclasses.asdict(output.comparison)
     if output.notes:
         row["notes"] = list(output.notes)
-    if output.difference is not None:
-        row |= dataclasses.asdict(output.difference)
     document = _plain(row)
     assert isinstance(document, dict)
     return document

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilec.case.cases import BoundCase, small_case
-from tilec.case.compare import Comparison, Difference, compare, difference_of, tolerance_for
+from tilec.case.compare import Comparison, compare, tolerance_for
 from tilec.case.device import ModuleDevice
 from tilec.case.functions import Functions
 from tilec.case.inputs import Array, Value, make_inputs
@@ -25,7 +25,6 @@ class OutputResult:
     Attributes:
         name, dtype: of the output.
         comparison: with the reference, within `tolerance`.
-        difference: details where it differs; None where it does not.
         notes: what makes the comparison doubtful.
     """
 
@@ -33,7 +32,6 @@ class OutputResult:
     dtype: str
     comparison: Comparison
     tolerance: Tolerance
-    difference: Difference | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -202,15 +200,11 @@ def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> Outp
     dtype = case.dtype_of(name)
     tolerance = tolerance_for(case.tolerance, dtype)
     comparison = compare(actual, expected, tolerance)
-    differs = None
-    if comparison.first_index is not None:
-        differs = difference_of(actual, expected, tolerance, comparison.first_index)
     return OutputResult(
         name=name,
         dtype=dtype,
         comparison=comparison,
         tolerance=tolerance,
-        difference=differs,
         notes=tuple(_notes(comparison, DTYPES[dtype], expected)),
     )
 

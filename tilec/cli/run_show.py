@@ -126,12 +126,10 @@ def difference(output: OutputResult) -> str:
 
 def difference_lines(output: OutputResult, width: int | None) -> list[str]:
     """Return neighbours of the first wrong element, and a histogram of differences."""
-    difference = output.difference
-    if difference is None:
-        return []
-    first, most = output.comparison.first_index, max(one.count for one in difference.histogram)
-    window = [_element(output, one, first=one.index == first) for one in difference.window]
-    bins = [_bin(one, most) for one in difference.histogram]
+    comparison = output.comparison
+    first, most = comparison.first_index, max(one.count for one in comparison.histogram)
+    window = [_element(output, one, first=one.index == first) for one in comparison.window]
+    bins = [_bin(one, most) for one in comparison.histogram]
     room = width and width - 2  # the lines are indented
     return [*table(WINDOW_HEADS, window, width=room), *table(BIN_HEADS, bins, width=room)]
 

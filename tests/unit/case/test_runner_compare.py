@@ -16,13 +16,10 @@ from tests.amount import examples
 from tilec.case import compare as compare_module
 from tilec.case.compare import (
     UNKNOWN,
-    Difference,
     compare,
-    difference_of,
     ulps,
 )
 from tilec.manifest.types import Tolerance
-from tilec_runtime.model.dtype import DTYPES
 
 EXACT = Tolerance()
 
@@ -155,17 +152,10 @@ def test_ulps(got: Any, expected: Any, count: int) -> None:
 CLOSE = Tolerance(rtol=1e-5, atol=1e-6)
 
 
-def difference(
-    actual: Any, expected: Any, first: tuple[int, ...], dtype: str = "f32"
-) -> Difference:
-    numpy = np.dtype(DTYPES[dtype].numpy)
-    return difference_of(np.asarray(actual, numpy), np.asarray(expected), CLOSE, first)
-
-
 def test_errors_by_decade() -> None:
     expected = np.zeros(8, np.float32)
     actual = np.array([0, 0, 5e-7, 2e-3, 3e-3, 0.5, np.nan, np.inf], np.float32)
-    rows = [(row.label, row.count, row.off) for row in difference(actual, expected, (3,)).histogram]
+    rows = [(row.label, row.count, row.off) for row in compare(actual, expected, CLOSE).histogram]
     assert rows == [
         ("equal", 2, 0),
         ("1e-07 to 1e-06", 1, 0),
