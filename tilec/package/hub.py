@@ -15,9 +15,7 @@ from pathlib import Path
 
 from tilec import __version__
 from tilec.package.hub_metadata import METADATA, metadata
-from tilec.package.operators import operators_view
-from tilec.package.render import hub_template, package_templates
-from tilec.package.text import literal
+from tilec.package.render import hub_template, torch_module
 from tilec.package.view import KernelView, PackageView, launcher_names, package_view
 from tilec_runtime import errors
 from tilec_runtime.errors import UsageError
@@ -55,20 +53,6 @@ class HubKernel:
     arguments: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class HubView:
-    """The package's module; `exports` is Python text.
-
-    `allocating` holds the names of the kernels that the manifest declares operators.
-    """
-
-    package: PackageView
-    namespace: str
-    exports: str
-    allocating: tuple[str, ...]
-    kernels: tuple[HubKernel, ...]
-
-
 def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
     """Return the files of the variant, by path in it.
 
@@ -84,13 +68,15 @@ def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
         OutputError: `kernels` does not accept the package's name or version.
     """
     name = f"{info.package.module}-{sha256(bundle)[:16]}.tilec"
-    view = hub_view(info, name, index)
-    operators = operators_view(info, view.namespace)
-    module = package_templates()["torch.py"].render(operators=operators) if operators else ""
-    module = _IMPORT.sub(rf"\1from .{RUNTIME}.\2 import ", module)
+    package = package_view(info, name, index)
+    namespace = f"{info.package.module}_{index[:16]}"
+    kernels = _kernels(info, package)
+    module = hub_template().render(package=package, namespace=namespace, kernels=kernels)
+    operators = torch_module(info, package, namespace)
+    operators = _IMPORT.sub(rf"\1from .{RUNTIME}.\2 import ", operators)
     files = {
-        "__init__.py": hub_template().render(hub=view).encode() + b"\n",
-        **({OPERATORS: module.encode() + b"\n"} if module else {}),
+        "__init__.py": module.encode() + b"\n",
+        **({OPERATORS: operators.encode() + b"\n"} if operators else {}),
         name: bundle,
         **{f"{RUNTIME}/{file}": data for file, data in runtime_files().items()},
     }
@@ -132,28 +118,15 @@ def _imports(root: Path, text: str) -> Iterator[str]:
                     yield module
 
 
-def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
-    """Return the view of the package's module; `bundle` is the bundle's file name."""
-    package = package_view(info, bundle, index)
-    kernels = tuple(
-        _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)
-    )
-    allocating = tuple(kernel.view.name for kernel in kernels if kernel.allocates)
-    names = [kernel.view.name for kernel in kernels]
-    if allocating and "out" in names:
+def _kernels(info: BundleInfo, package: PackageView) -> list[HubKernel]:
+    kernels = [*map(_kernel, info.kernels, package.kernels)]
+    if any(k.allocates for k in kernels) and any(k.view.name == "out" for k in kernels):
         raise UsageError(
             "a kernel named 'out' cannot be in a hub package whose kernels allocate their outputs",
             cause="`out` holds the functions that are given their outputs",
             fix="rename the kernel, or leave hub out of --emit",
         )
-    exports = sorted((*names, *(["out"] if allocating else [])))
-    return HubView(
-        package=package,
-        namespace=f"{info.package.module}_{index[:16]}",
-        exports=f"[{', '.join(map(literal, exports))}]",
-        allocating=allocating,
-        kernels=kernels,
-    )
+    return kernels
 
 
 def _kernel(kernel: KernelInfo, view: KernelView) -> HubKernel:

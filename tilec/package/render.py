@@ -6,12 +6,14 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.package.operators import operators_view
-from tilec.package.view import package_view
+from tilec.package.operators import namespace_of, operators_of
+from tilec.package.view import PackageView, package_view
 from tilec_runtime.model.kernel import BundleInfo
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
+
+_FILES, _OPERATORS = ("__init__.py", "__init__.pyi"), "torch.py"
 
 
 def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, bytes]:
@@ -29,13 +31,31 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
         UsageError: the name of a parameter cannot be a name in Python.
     """
     view = package_view(info, bundle_name, index)
-    views = {"package": view, "operators": operators_view(info)}
-    files = {
-        name: f"{template.render(views).rstrip()}\n".encode()
-        for name, template in package_templates().items()
-        if name != "torch.py" or views["operators"] is not None
-    }
+    texts = {name: package_templates()[name].render(package=view) for name in _FILES}
+    if operators := torch_module(info, view):
+        texts[_OPERATORS] = operators
+    files = {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
     return {**files, "py.typed": b""}
+
+
+def torch_module(info: BundleInfo, package: PackageView, namespace: str = "") -> str:
+    """Return the text of a package's module `torch`, or an empty text without operators.
+
+    Args:
+        info: index of the bundle.
+        package: view of the package.
+        namespace: namespace that contains the build's digest: operators that it already has are
+            then from the same build. If empty, the package's name is the namespace.
+    """
+    operators = operators_of(info)
+    if not operators:
+        return ""
+    return package_templates()[_OPERATORS].render(
+        package=package,
+        namespace=namespace or namespace_of(info.package.name),
+        shared=bool(namespace),
+        operators=operators,
+    )
 
 
 @functools.cache
@@ -45,10 +65,7 @@ def package_templates() -> dict[str, Template]:
     The first call loads Jinja2 and compiles the templates, which takes longer than rendering.
     """
     environment = _environment("package")
-    return {
-        name: environment.get_template(f"{name}.jinja")
-        for name in ("__init__.py", "__init__.pyi", "torch.py")
-    }
+    return {name: environment.get_template(f"{name}.jinja") for name in (*_FILES, _OPERATORS)}
 
 
 def hub_template() -> Template:
