@@ -30,6 +30,7 @@ from tilec.package.documents import (
     suffix_of,
 )
 from tilec.package.hub_metadata import METADATA, VARIANT
+from tilec.package.sbom import sbom_of
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
 
@@ -278,8 +279,6 @@ def _is_provider(wheel: Path) -> bool:
 
 
 def _of_bundle(path: Path) -> Materials:
-    from tilec.package.sbom import sbom_of  # slow to import
-
     return materials(json.loads(sbom_of(open_container(path).bundle.info)))
 
 

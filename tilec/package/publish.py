@@ -195,8 +195,10 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
             subjects[Path(wheel.path).name] = wheel.digest
             yield wheel
     if "sbom" in emit:
+        from tilec.package.sbom import sbom_of
+
         target = publication.path(document_name(info.package, SBOM))
-        yield _write("sbom", target, _sbom(info), stage)
+        yield _write("sbom", target, sbom_of(info), stage)
     if "provenance" in emit:
         target = publication.path(document_name(info.package, PROVENANCE))
         statement = provenance_of(info, publication.origin, subjects)
@@ -224,12 +226,6 @@ def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
     size = bundle.stat().st_size
     changed = digest != old
     return bundle, Output(kind="bundle", path=str(path), size=size, digest=digest, changed=changed)
-
-
-def _sbom(info: BundleInfo) -> bytes:
-    from tilec.package.sbom import sbom_of  # slow to import
-
-    return sbom_of(info)
 
 
 def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
@@ -285,6 +281,7 @@ def _wheel(
 ) -> Output:
     """Stage a wheel; `shipped` holds the wheel's package and images."""
     # Imported here because builds without a wheel need no `packaging`.
+    from tilec.package.sbom import sbom_of
     from tilec.package.wheel import wheel_name, write_wheel
 
     manifest = publication.manifest
@@ -296,7 +293,7 @@ def _wheel(
         license_files=licences_of(manifest),
         requires=requires,
         extras=extras,
-        sbom=_sbom(shipped),
+        sbom=sbom_of(shipped),
         max_size=manifest.output.wheel.max_size,
         stage=stage,
     )

@@ -5,19 +5,10 @@ Equal bundles give equal bytes: the SBOM contains no time, and its serial number
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Iterator
+from urllib.parse import quote
 
-from cyclonedx.model import HashAlgorithm, HashType, Property
-from cyclonedx.model.bom import Bom, BomMetaData
-from cyclonedx.model.component import Component, ComponentScope, ComponentType
-from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
-from cyclonedx.model.tool import ToolRepository
-from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
-
-from tilec.package.documents import SBOM, seal
+from tilec.package.documents import SBOM, Document, seal
 from tilec.package.wheel import license_expression
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 
@@ -30,44 +21,45 @@ def sbom_of(info: BundleInfo) -> bytes:
     """
     package = _package(info.package)
     images = list(_images(info))
-    name, _, version = info.builder.partition(" ")
-    builder = Component(
-        name=name, version=version, type=ComponentType.APPLICATION, bom_ref=info.builder
-    )
-    profile = Property(name="tilec:profile", value=info.profile)
-    about = BomMetaData(
-        component=package, tools=ToolRepository(components=(builder,)), properties=[profile]
-    )
-    bom = Bom(
-        components=(*images, *_sources(info), *_tools(info)),
-        metadata=about,
-        serial_number=uuid.UUID(int=0),  # `seal` replaces it
-    )
-    bom.register_dependency(package, images)
-    document = json.loads(JsonV1Dot6(bom).output_as_string())
-    del document["metadata"]["timestamp"]
+    builder, _, version = info.builder.partition(" ")
+    document: Document = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": package,
+            "properties": [{"name": "tilec:profile", "value": info.profile}],
+            "tools": {"components": [{"type": "application", "name": builder, "version": version}]},
+        },
+        "components": [*images, *_inputs(info)],
+        "dependencies": [
+            {"ref": package["bom-ref"], "dependsOn": [image["bom-ref"] for image in images]}
+        ],
+    }
     return seal(document, SBOM)
 
 
-def _package(package: PackageInfo) -> Component:
-    purl = PackageURL("pypi", name=package.name, version=package.version)
-    licences: list[LicenseExpression | DisjunctiveLicense] = []
+def _package(package: PackageInfo) -> Document:
+    name = package.name.lower().replace("_", "-")
+    purl = f"pkg:pypi/{name}@{quote(package.version)}"
+    row: Document = {
+        "type": "library",
+        "bom-ref": purl,
+        "purl": purl,
+        "name": package.name,
+        "version": package.version,
+    }
+    if package.description:
+        row["description"] = package.description
     if expression := license_expression(package):
-        licences = [LicenseExpression(expression)]
+        row["licenses"] = [{"expression": expression}]
     elif package.license:
-        licences = [DisjunctiveLicense(name=package.license)]
-    return Component(
-        name=package.name,
-        version=package.version,
-        type=ComponentType.LIBRARY,
-        bom_ref=purl.to_string(),
-        purl=purl,
-        description=package.description or None,
-        licenses=licences,
-    )
+        row["licenses"] = [{"license": {"name": package.license}}]
+    return row
 
 
-def _images(info: BundleInfo) -> Iterator[Component]:
+def _images(info: BundleInfo) -> Iterator[Document]:
     """Yield the images, each once, with the jobs that produced it."""
     jobs: dict[str, list[str]] = {}
     for kernel in info.kernels:
@@ -75,37 +67,19 @@ def _images(info: BundleInfo) -> Iterator[Component]:
             for image in variant.images:
                 jobs.setdefault(image.digest, []).append(f"{variant.id}-{image.target}")
     for digest, names in jobs.items():
-        yield Component(
-            name=names[0],
-            type=ComponentType.FILE,
-            bom_ref=f"image:{names[0]}",
-            hashes=(_hash(digest),),
-            properties=[Property(name="tilec:job", value=name) for name in names],
-        )
+        properties = [{"name": "tilec:job", "value": name} for name in names]
+        yield {**_component("image", names[0], digest), "properties": properties}
 
 
-def _sources(info: BundleInfo) -> Iterator[Component]:
+def _inputs(info: BundleInfo) -> Iterator[Document]:
+    """Yield the sources and tools of the build."""
     for name, digest in info.sources:
-        yield Component(
-            name=name,
-            type=ComponentType.FILE,
-            bom_ref=f"source:{name}",
-            hashes=(_hash(digest),),
-            scope=ComponentScope.EXCLUDED,
-        )
-
-
-def _tools(info: BundleInfo) -> Iterator[Component]:
+        yield {**_component("source", name, digest), "scope": "excluded"}
     for tool in info.toolchain:
-        yield Component(
-            name=tool.name,
-            version=tool.version,
-            type=ComponentType.APPLICATION,
-            bom_ref=f"tool:{tool.name}",
-            hashes=(_hash(tool.digest),),
-            scope=ComponentScope.EXCLUDED,
-        )
+        row = _component("tool", tool.name, tool.digest)
+        yield {**row, "type": "application", "version": tool.version, "scope": "excluded"}
 
 
-def _hash(digest: str) -> HashType:
-    return HashType(alg=HashAlgorithm.SHA_256, content=digest)
+def _component(kind: str, name: str, digest: str) -> Document:
+    hashes = [{"alg": "SHA-256", "content": digest}]
+    return {"type": "file", "bom-ref": f"{kind}:{name}", "name": name, "hashes": hashes}
