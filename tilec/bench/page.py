@@ -8,7 +8,7 @@ from tilec.bench.plot import INSTALL, can_plot, group_plots, roofline
 from tilec.bench.report import CaseBench
 from tilec.bench.series import groups_of, rows_of
 from tilec.bench.work import Ceilings
-from tilec.package.pages import page_environment, page_policy, page_style
+from tilec.package.pages import render_page
 
 
 def render(
@@ -36,23 +36,20 @@ def render(
         notes: lines about the run.
         time_text: formats seconds.
     """
-    style, plots = page_style("bench"), can_plot()
+    plots = can_plot()
     groups = []
     for group in groups_of(results, sweep):
         titles, lines = rows_of(group, time_text)
         images = group_plots(group, ceilings) if plots and group.sweep else []
         name = f"{group.base} by {group.sweep or 'variant'}"
         groups.append({"title": name, "heads": titles, "rows": lines, "images": images})
-    template = page_environment("bench").get_template("report.html.jinja")
-    text = template.render(
+    return render_page(
+        "bench",
         title=title,
         heads=heads,
         rows=rows,
         notes=notes,
-        style=style,
-        policy=page_policy(style),
         groups=groups,
         roofline=roofline(results, ceilings) if plots else "",
         install="" if plots else INSTALL,
     )
-    return text.encode("utf-8", "backslashreplace")

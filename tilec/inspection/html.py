@@ -15,8 +15,7 @@ from tilec.inspection.report import (
     spills,
     table_text,
 )
-from tilec.package.pages import page_environment, page_policy, page_style
-from tilec.package.render import templates
+from tilec.package.pages import render_page
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.kernel import KernelInfo
 
@@ -31,24 +30,16 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
         amount: function that formats a number of bytes.
         title: title of the document.
     """
-    environment = page_environment("inspect")
-    environment.filters["amount"] = amount
-    style, script = (
-        page_style("inspect"),
-        (templates("inspect") / "report.js").read_text(encoding="utf-8"),
-    )
-    text = environment.get_template("report.html.jinja").render(
+    return render_page(
+        "inspect",
         title=title,
-        style=style,
-        script=script,
-        policy=page_policy(style, script),
+        amount=amount,
         report=page.report,
         page=page,
         kernels=_kernel_rows(page),
         rows=[_image_row(one) for one in page.images],
         data=page_json(page, amount),
     )
-    return text.encode("utf-8", "backslashreplace")
 
 
 def page_json(page: Page, amount: Amount) -> dict[str, Any]:

@@ -1,46 +1,39 @@
-"""Shared parts of HTML pages: style, policy, and templates with escaped values."""
+"""HTML pages: templates with escaped values, style, script and policy."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tilec.package.render import templates
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from tilec.package.render import environment, templates
 
 
-def page_environment(name: str) -> Environment:
-    """Return the environment of a directory of page templates; values are escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def render_page(folder: str, **values: object) -> bytes:
+    """Return the page of a directory of templates.
 
-    loader = FileSystemLoader(templates(name))
-    return Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    The style is the shared one and the directory's. The page has the directory's script, if it has
+    one. The Content-Security-Policy allows only these: scripts and styles of injected markup have
+    no effect.
 
-
-def page_style(name: str) -> str:
-    """Return the style sheet of a page: the shared style, then its directory's."""
-    return "".join(
-        (templates(folder) / file).read_text(encoding="utf-8")
-        for folder, file in (("pages", "base.css"), (name, "report.css"))
-    )
-
-
-def page_policy(style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy that allows only this style and script.
-
-    Scripts and styles of injected markup then have no effect.
+    Args:
+        folder: name of the directory.
+        values: values for the template.
     """
-    allowed = f"style-src {_hash(style)}" + (f"; script-src {_hash(script)}" if script else "")
-    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
+    own = templates(folder)
+    style = _text(templates("pages") / "base.css") + _text(own / "report.css")
+    allowed, script = f"style-src {_hash(style)}", ""
+    if (own / "report.js").exists():
+        script = _text(own / "report.js")
+        allowed += f"; script-src {_hash(script)}"
+    policy = f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
+    template = environment(folder, escape=True).get_template("report.html.jinja")
+    text = template.render(style=style, script=script, policy=policy, **values)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

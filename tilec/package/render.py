@@ -64,23 +64,28 @@ def package_templates() -> dict[str, Template]:
 
     The first call loads Jinja2 and compiles the templates, which takes longer than rendering.
     """
-    environment = _environment("package")
-    return {name: environment.get_template(f"{name}.jinja") for name in (*_FILES, _OPERATORS)}
+    package = environment("package")
+    return {name: package.get_template(f"{name}.jinja") for name in (*_FILES, _OPERATORS)}
 
 
 def hub_template() -> Template:
     """Return the template of a hub package's module."""
-    return _environment("hub").get_template("__init__.py.jinja")
+    return environment("hub").get_template("__init__.py.jinja")
 
 
-def _environment(folder: str) -> Environment:
+def environment(folder: str, *, escape: bool = False) -> Environment:
+    """Return the environment of a directory of templates.
+
+    Args:
+        folder: name of the directory.
+        escape: whether to escape values for HTML. Texts of Python code are escaped already.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    # Texts in a view are already escaped for Python; HTML escaping would corrupt them.
     return Environment(
         loader=FileSystemLoader(templates(folder)),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701
+        autoescape=escape,  # noqa: S701
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
