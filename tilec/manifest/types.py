@@ -92,7 +92,6 @@ class Matrix:
         include: points to add.
         by_target: axes with different values by target: values by target, `*` for all others.
         autotune: whether the product includes the configurations of the source.
-        configs: those configurations, filled in by planning.
         max_variants: largest number of variants.
     """
 
@@ -101,7 +100,6 @@ class Matrix:
     include: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
     by_target: tuple[tuple[str, tuple[tuple[str, tuple[AxisValue, ...]], ...]], ...] = ()
     autotune: bool = False
-    configs: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
     max_variants: int = 256
 
 

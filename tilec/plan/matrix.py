@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
 from tilec.plan.lists import ArrayList
-from tilec.plan.points import Point, Report, derived_at, points_of
+from tilec.plan.points import MatrixPoint, Point, Report
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -23,6 +24,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 def expand(
     kernel: Kernel,
+    points: Sequence[MatrixPoint],
     params: Sequence[Param],
     report: Report,
     *,
@@ -33,12 +35,12 @@ def expand(
 
     Args:
         kernel: the manifest's table.
+        points: the points of its matrix.
         params: the resolved parameters; the facts need their ranks.
         report: collects problems; variants are still returned if they make sense.
         unresolved: names of parameters with a reported problem.
         lists: lists of arrays; the axes of a variant fix their lengths.
     """
-    points = tuple(points_of(kernel, report))
     listed = {name for one in lists for name in one.items}
     optional = [param.name for param in params if param.optional and param.name not in listed]
     count = len(points) * len(kernel.assume) * 2 ** len(optional)
@@ -51,41 +53,29 @@ def expand(
         return ()
     if not points:
         report("the matrix excludes every point: no variant is left", path)
-
-    def sets_at(point: Point) -> tuple[Labelled, ...]:
-        return assumption_sets(kernel, params, report, unresolved=unresolved, point=point)
-
-    shared = None if _divides_by_axes(kernel) else sets_at(())  # points may be thousands
+    divisors = {divisor for facts in kernel.assume for _, row in facts.divisible for divisor in row}
+    sets: dict[Point, tuple[Labelled, ...]] = {}  # by the axes that divide: points may be thousands
     variants = []
     for point in points:
-        let = tuple(derived_at(kernel, point, report))
-        sets = sets_at((*point, *let)) if shared is None else shared
-        absent = [name for one in lists for name in one.absent(dict(point))]
+        axes = tuple(pair for pair in (*point.axes, *point.let) if pair[0] in divisors)
+        if axes not in sets:
+            sets[axes] = assumption_sets(kernel, params, report, unresolved=unresolved, axes=axes)
+        absent = [name for one in lists for name in one.absent(dict(point.axes))]
         variants += [
             Variant(
                 kernel=kernel.name,
-                id=_variant_id(kernel.name, point, label),
-                axes=point,
+                id=_variant_id(kernel.name, point.axes, label),
+                axes=point.axes,
                 assume=facts,
-                let=let,
+                let=point.let,
             )
-            for label, facts in with_absent(sets, optional, absent)
+            for label, facts in with_absent(sets[axes], optional, absent)
         ]
     ids = Counter(variant.id for variant in variants)
     if twice := next((each for each, count in ids.items() if count > 1), ""):
         report(f"two variants get the id {twice!r}: give the axis values distinct names", path)
         return ()
     return tuple(variants)
-
-
-def _divides_by_axes(kernel: Kernel) -> bool:
-    """Return whether a divisor of an assumption is the value of an axis."""
-    return any(
-        isinstance(divisor, str)
-        for assume in kernel.assume
-        for _, divisors in assume.divisible
-        for divisor in divisors
-    )
 
 
 def _variant_id(kernel: str, point: Point, label: str) -> str:
@@ -108,30 +98,22 @@ def assumption_sets(
     report: Report,
     *,
     unresolved: Collection[str] = (),
-    point: Point = (),
+    axes: Point = (),
 ) -> tuple[Labelled, ...]:
-    """Return each assumption set at a point as (label for the id, facts), in order."""
+    """Return each assumption set as (label for the id, facts), in order.
+
+    `axes` are the values of the axes that divide extents.
+    """
     result: list[Labelled] = []
-    labels: dict[str, int] = {}
+    labels: set[str] = set()
     for index, assume in enumerate(kernel.assume):
         label = _UNSAFE.sub("_", assume.name) or _label(assume)
         if label in labels or (not label and result and not result[-1][0]):
             label = f"{label or 'facts'}{index}"
-        labels[label] = index
-        result.append(
-            (
-                label,
-                _facts(
-                    kernel,
-                    index,
-                    assume,
-                    _divisible(kernel.name, index, assume, point, report),
-                    params,
-                    unresolved,
-                    report,
-                ),
-            )
-        )
+        labels.add(label)
+        divisible = _divisible(kernel, index, assume, dict(axes), report)
+        facts = _facts(kernel, index, assume, divisible, params, unresolved, report)
+        result.append((label, facts))
     return tuple(result)
 
 
@@ -175,28 +157,28 @@ def _label(assume: AssumeSet) -> str:
 
 
 def _divisible(
-    kernel: str, index: int, assume: AssumeSet, point: Point, report: Report
+    kernel: Kernel,
+    index: int,
+    assume: AssumeSet,
+    axes: Mapping[str, AxisValue],
+    report: Report,
 ) -> dict[str, tuple[int, ...]]:
-    """Return the divisors of each parameter at a point, with axes replaced by their values."""
-    axes = dict(point)
+    """Return the divisors of each parameter, with axes replaced by their values."""
+    path = ("kernel", kernel.name, "assume", "sets", index, "divisible")
+    known = dict(kernel.matrix.axes)
     resolved: dict[str, tuple[int, ...]] = {}
     for param, divisors in assume.divisible:
         read = []
         for position, divisor in enumerate(divisors):
-            value = axes.get(divisor, divisor) if isinstance(divisor, str) else divisor
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            value = axes.get(divisor) if isinstance(divisor, str) else divisor
+            if type(value) is int and value > 0:
                 read.append(value)
                 continue
             read.append(1)
-            if divisor in axes:
-                message = (
-                    f"axis {divisor} is {value!r} in a variant: divisors are positive integers"
-                )
-            else:
-                message = f"{divisor!r} is no axis of the matrix: it has {', '.join(axes) or 'none'}{did_you_mean(str(divisor), axes)}"
-            report(
-                message, ("kernel", kernel, "assume", "sets", index, "divisible", param, position)
-            )
+            message = f"axis {divisor} is {value!r} in a variant: divisors are positive integers"
+            if divisor not in known:
+                message = f"{divisor!r} is no axis of the matrix: it has {', '.join(known) or 'none'}{did_you_mean(str(divisor), known)}"
+            report(message, (*path, param, position))
         resolved[param] = tuple(read)
     return resolved
 

@@ -17,7 +17,7 @@ from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
 from tilec.plan.operators import operator_of
 from tilec.plan.params import Resolver, abi_of_args, with_slices
-from tilec.plan.points import for_targets, inlined, is_for, with_configs, with_derived
+from tilec.plan.points import for_targets, inlined, is_for, with_points
 from tilec.plan.source import (
     check_checks,
     check_source_axes,
@@ -100,7 +100,7 @@ class Planner:
         """Plan a kernel; its jobs are meaningless if problems were reported."""
         report = self.report
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
-        kernel = with_derived(with_configs(kernel, decl, report), report)
+        kernel, points = with_points(kernel, decl, report)
         written = kernel
         kernel, decl, lists = with_lists(kernel, decl, report)
         once = in_manifest(written, report) if lists else report
@@ -116,7 +116,7 @@ class Planner:
         resolver = Resolver(kernel, decl, report)
         params = with_optional(resolver.params(), lists)
         unresolved = sorted(resolver.unresolved)
-        everything = expand(kernel, params, report, unresolved=unresolved, lists=lists)
+        everything = expand(kernel, points, params, report, unresolved=unresolved, lists=lists)
         check_kernel(kernel, decl, params, everything, language, once, unresolved=unresolved)
         reach = language.reach(self.wanted)
         variants, table = self._taken_up(kernel, params, everything, reach.targets, tuned)

@@ -38,84 +38,90 @@ class Report(Protocol):
 _NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[^\W\d]\w*""")
 
 
-def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """Return the kernel with the configurations of its source as points of its matrix.
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class MatrixPoint:
+    """A point of a matrix: the values of its axes, and those of the derived axes."""
 
-    The first configuration that agrees with the manifest's default completes the default. Axes of
-    the matrix and derived axes replace those of the source.
+    axes: Point
+    let: Point = ()
+
+
+def with_points(
+    kernel: Kernel, decl: KernelDecl, report: Report
+) -> tuple[Kernel, tuple[MatrixPoint, ...]]:
+    """Return the points of a kernel's matrix, and the kernel with the axes that they add.
+
+    These are the axes of the source's configurations, and the derived axes. The first point that
+    agrees with the manifest's default completes the default.
     """
-    matrix, path = kernel.matrix, ("kernel", kernel.name, "matrix")
-    if not matrix.autotune:
-        return kernel
-    own = dict(matrix.axes)
+    matrix, default = kernel.matrix, dict(kernel.default)
+    configs = _configs(kernel, decl, report) if matrix.autotune else ((),)
+    points = tuple(_points(kernel, configs, report))
+    added: dict[str, dict[AxisValue, None]] = {}
+    for name in (*dict(configs[0]), *dict(kernel.let)):
+        added[name] = {}
+    first = next((point.axes for point in points if same_point(point.axes, default)), ())
+    default.update(pair for pair in first if pair[0] in added and pair[0] not in default)
+    for point in points:
+        for name, value in (*point.axes, *point.let):
+            if name in added:
+                added[name][value] = None
+    axes = (*matrix.axes, *((name, tuple(values)) for name, values in added.items()))
+    matrix = dataclasses.replace(matrix, axes=axes)
+    return dataclasses.replace(kernel, matrix=matrix, default=tuple(default.items())), points
+
+
+def _configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Sequence[Point]:
+    """Return the configurations of the source, without what the manifest says itself."""
+    own = dict(kernel.matrix.axes)
     stated = {*own, *dict(kernel.let)}
     configs = tuple(
         dict.fromkeys(
-            tuple((name, value) for name, value in config if name not in stated)
-            for config in decl.configs
+            tuple(pair for pair in config if pair[0] not in stated) for config in decl.configs
         )
     )
-    if not any(configs):
-        report(f"{decl.name} has no @triton.autotune whose configurations could be taken", path)
-        return kernel
-    names = {frozenset(name for name, _ in config) for config in configs}
-    if len(names) > 1:
-        odd = sorted(frozenset.union(*names) - frozenset.intersection(*names))
-        message = f"some configurations of {decl.name} say nothing of {', '.join(odd)}"
-        report(f"{message}: make it an axis of the matrix", path)
-        return kernel
+    fault = ""
+    names = [{name for name, _ in config} for config in configs]
+    if not any(names):
+        fault = f"{decl.name} has no @triton.autotune whose configurations could be taken"
+    elif odd := set.union(*names) - set.intersection(*names):
+        fault = f"some configurations of {decl.name} say nothing of {', '.join(sorted(odd))}: make it an axis of the matrix"
+    if fault:
+        report(fault, ("kernel", kernel.name, "matrix"))
+        return ((),)
     for param in decl.params:
         replaced = [name for name in param.follows if name in own]
         if replaced and param.name not in stated:
             report(
                 f"{decl.name} computes {param.name} from {replaced[0]} by a heuristic, and the matrix gives "
                 f'{replaced[0]} other values: compute it too, such as let.{param.name} = "…"',
-                path,
+                ("kernel", kernel.name, "matrix"),
             )
-    axes = [
-        (name, tuple(dict.fromkeys(dict(config)[name] for config in configs)))
-        for name, _ in configs[0]
-    ]
-    matrix = dataclasses.replace(matrix, axes=(*matrix.axes, *axes), configs=configs)
-    kernel = dataclasses.replace(kernel, matrix=matrix)
-    named = dict(kernel.default)
-    first = next((point for point in points_of(kernel, report) if same_point(point, named)), ())
-    rest = ((name, value) for name, value in first if name in dict(axes) and name not in named)
-    return dataclasses.replace(kernel, default=(*kernel.default, *rest))
+    return configs
 
 
-def points_of(kernel: Kernel, report: Report) -> Iterator[Point]:
-    """Yield the points of a kernel's matrix in order, without the derived axes."""
+def _points(kernel: Kernel, configs: Sequence[Point], report: Report) -> Iterator[MatrixPoint]:
+    """Yield the points of a matrix in order, each with every configuration."""
     matrix = kernel.matrix
-    configs = matrix.configs or ((),)
-    apart = {*dict(kernel.let), *dict(configs[0])}
-    axes = [(name, values) for name, values in matrix.axes if name not in apart]
-    names = [*(name for name, _ in axes), *dict(configs[0])]
-    total = math.prod(len(values) for _, values in axes) * len(configs)
+    path = ("kernel", kernel.name, "matrix")
+    names = [*dict(matrix.axes), *dict(configs[0])]
+    total = math.prod(len(values) for _, values in matrix.axes) * len(configs)
     if total > 1_000_000:
-        report(
-            f"the matrix is a product of {total} points: that is no build",
-            ("kernel", kernel.name, "matrix"),
-        )
+        report(f"the matrix is a product of {total} points: that is no build", path)
         return
     excluded = _excluder(kernel, names, report)
-    seen = set()
-    products = itertools.product(*([(n, value) for value in values] for n, values in axes))
-    for pairs, config in itertools.product(products, configs):
-        point = (*pairs, *config)
-        if not excluded(point):
-            seen.add(point)
-            yield point
+    products = itertools.product(*([(n, value) for value in values] for n, values in matrix.axes))
+    points = [(*pairs, *config) for pairs, config in itertools.product(products, configs)]
+    points = [point for point in points if not excluded(point)]
     for included in matrix.include:
         given = dict(included)
         if missing := [name for name in names if name not in given]:
             message = f"an included point gives every axis: {', '.join(missing)} is missing"
-            report(message, ("kernel", kernel.name, "matrix", "include"))
-            continue
-        point = tuple((name, given[name]) for name in names)
-        if point not in seen:
-            seen.add(point)
-            yield point
+            report(message, (*path, "include"))
+        else:
+            points.append(tuple((name, given[name]) for name in names))
+    for point in dict.fromkeys(points):
+        yield MatrixPoint(axes=point, let=tuple(derived_at(kernel, point, report)))
 
 
 def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[[Point], bool]:
@@ -167,21 +173,6 @@ def for_targets(
     if not kernel.matrix.by_target:
         return variants
     return tuple(v for v in variants if any(is_for(kernel, v.axes, target) for target in targets))
-
-
-def with_derived(kernel: Kernel, report: Report) -> Kernel:
-    """Return the kernel with its derived axes added to its matrix, for checks.
-
-    A derived axis has all values that it takes at any point.
-    """
-    if not kernel.let:
-        return kernel
-    values: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in kernel.let}
-    for point in points_of(kernel, report):
-        for name, value in derived_at(kernel, point, report):
-            values[name][value] = None
-    axes = (*kernel.matrix.axes, *((name, tuple(reached)) for name, reached in values.items()))
-    return dataclasses.replace(kernel, matrix=dataclasses.replace(kernel.matrix, axes=axes))
 
 
 def derived_at(

@@ -10,6 +10,7 @@ from tilec.manifest.types import Case, Input, Kernel, Launch, Matrix, Op, ParamT
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.lists import ArrayList, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
+from tilec.plan.points import MatrixPoint
 from tilec_runtime.errors import Location
 from tilec_runtime.model.signature import ListParam, Param, ParamKind
 
@@ -62,7 +63,8 @@ def test_a_list_is_a_parameter_for_each_array() -> None:
     assert list_params(params, lists) == tuple(
         ListParam(name=name, first=first, most=4, axis="G") for name, first in (("c", 0), ("a", 5))
     )
-    variants = expand(planned, params, no_report, lists=lists)
+    points = [MatrixPoint(axes=(("G", count),)) for count in (2, 4)]
+    variants = expand(planned, points, params, no_report, lists=lists)
     assert [
         (variant.id, [fact.param for fact in variant.assume if fact.absent]) for variant in variants
     ] == [("grouped-G2", ["c_2", "c_3", "a_2", "a_3"]), ("grouped-G4", [])]

@@ -21,6 +21,7 @@ from tilec.manifest.types import (
 )
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.matrix import expand
+from tilec.plan.points import with_points
 from tilec_runtime.errors import Location
 from tilec_runtime.model.signature import Param, ParamKind
 
@@ -111,7 +112,12 @@ def expanded(axes, *sets):
         matrix=Matrix(axes=axes),
         assume=sets,
     )
-    variants = expand(kernel, PARAMS, lambda what, path, column=0: told.append((what, path)))
+
+    def report(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        told.append((what, path))
+
+    kernel, points = with_points(kernel, DECL, report)
+    variants = expand(kernel, points, PARAMS, report)
     return variants, told
 
 
