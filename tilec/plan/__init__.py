@@ -12,7 +12,7 @@ from tilec.plan.checks import check_hints
 from tilec.plan.groups import Groups
 from tilec.plan.operators import with_backward
 from tilec.plan.planner import PlannedKernel, Planner
-from tilec.plan.points import Report
+from tilec.plan.report import Report
 from tilec.plan.targets import LanguageFacts, Selection, parse_targets
 from tilec.plan.tuning import Tuned
 from tilec_runtime.errors import ManifestError, UsageError
@@ -82,7 +82,11 @@ def make_plan(
         for kernel in manifest.kernels
     ]
     planned = _with_backwards(planned, planner.report)
-    _check_override_hints(manifest, selection, languages, planner.report)
+    for index, reached in selection.hinted.items():
+        given = [hint for hint, _ in manifest.overrides[index].hints]
+        at = planner.report.at("override", index, "hints")
+        for name in reached:
+            check_hints(given, name, languages[name].hints, at)
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
     if shipped:
@@ -111,7 +115,9 @@ def make_plan(
 def _with_backwards(planned: Sequence[PlannedKernel], report: Report) -> list[PlannedKernel]:
     others = {kernel.info.name: (kernel.manifest, kernel.info) for kernel in planned}
     return [
-        dataclasses.replace(k, info=with_backward(k.manifest, k.info, others, report))
+        dataclasses.replace(
+            k, info=with_backward(k.manifest, k.info, others, report.at("kernel", k.info.name))
+        )
         for k in planned
     ]
 
@@ -124,19 +130,6 @@ def _without_gone(planned: Sequence[PlannedKernel]) -> Iterator[PlannedKernel]:
         if op is not None and backward is not None and backward.kernel not in built:
             op = dataclasses.replace(op, backward=None)
         yield dataclasses.replace(kernel, info=dataclasses.replace(kernel.info, op=op))
-
-
-def _check_override_hints(
-    manifest: Manifest,
-    selection: Selection,
-    languages: Mapping[str, LanguageFacts],
-    report: Report,
-) -> None:
-    """Report hints of overrides that the languages of the matching jobs do not accept."""
-    for index, reached in selection.hinted.items():
-        given = [hint for hint, _ in manifest.overrides[index].hints]
-        for name in reached:
-            check_hints(given, ("override", index, "hints"), name, languages[name].hints, report)
 
 
 def _idle_targets(

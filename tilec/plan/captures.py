@@ -6,7 +6,7 @@ import dataclasses
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.plan.points import Report
+from tilec.plan.report import Report
 from tilec_runtime.model.dtype import DTYPES
 
 # Kinds of dtypes that can hold a captured number of a kind: an integer may become a float.
@@ -37,20 +37,19 @@ def with_captures(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDec
 
 def _passed(kernel: Kernel, capture: ParamDecl, table: ParamTable, report: Report) -> ParamDecl:
     """Return a captured number as a scalar of the manifest's dtype, or of its own."""
-    path = ("kernel", kernel.name, "params", table.name)
+    report = report.at("params", table.name)
     if capture.kind != "scalar":
-        message = f"{table.name!r} cannot be a launch parameter: it is {capture.type}"
-        report(message, path)
+        report(f"{table.name!r} cannot be a launch parameter: it is {capture.type}")
         return dataclasses.replace(capture, kind="scalar", dtype="i64")
     array_key = table.rank is not None or table.out is not None or table.stride is not None
     if table.kind not in (None, "scalar") or array_key:
-        report(f"{table.name!r} is a captured number, which is passed as a scalar", path)
+        report(f"{table.name!r} is a captured number, which is passed as a scalar")
     dtype = table.dtype or capture.dtype
     for name in dict(kernel.matrix.axes).get(dtype, (dtype,)):
         row = DTYPES.get(str(name))
         if row is not None and row.kind not in _HELD[DTYPES[capture.dtype].kind]:
-            message = (
-                f"the kernel captures {table.name!r} as {capture.type}, which {name} does not hold"
+            report(
+                f"the kernel captures {table.name!r} as {capture.type}, which {name} does not hold",
+                "dtype",
             )
-            report(message, (*path, "dtype"))
     return dataclasses.replace(capture, dtype=dtype)

@@ -8,7 +8,7 @@ from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.array_facts import ArrayFacts
 from tilec.model.job import Variant
 from tilec.plan.params import suggest
-from tilec.plan.points import Report
+from tilec.plan.report import Report
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -26,18 +26,14 @@ def check_cases(
     names = [*(p.name for p in params), *unresolved]
     by_name = {param.name: param for param in params}
     for case in kernel.cases:
-        base = ("kernel", kernel.name, "case", case.name)
+        at = report.at("case", case.name)
         given = {item.name for item in case.inputs}
         for item in case.inputs:
             if item.name not in names:
-                report(
-                    f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}",
-                    (*base, "inputs", item.name),
-                )
+                message = f"{item.name!r} is no parameter of the launcher"
+                at(message + suggest(item.name, names), "inputs", item.name)
             elif item.name in by_name:
-                _check_input(
-                    item, by_name[item.name], variants, (*base, "inputs", item.name), report
-                )
+                _check_input(item, by_name[item.name], variants, at.at("inputs", item.name))
         strange = [item.name for item in case.inputs if item.name not in names]
         missing = [
             p.name
@@ -46,31 +42,15 @@ def check_cases(
             if not did_you_mean(p.name, strange)  # reported as misspelt
         ]
         if missing:
-            report(f"no input for {', '.join(missing)}", (*base, "inputs"))
-        if (
-            variants
-            and case.axes
-            and not any(set(case.axes) <= set(variant.axes) for variant in variants)
-        ):
+            at(f"no input for {', '.join(missing)}", "inputs")
+        fitting = [variant for variant in variants if set(case.axes) <= set(variant.axes)]
+        if variants and not fitting:
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
-            report(f"no variant has {shown}", (*base, "axes"))
-        _check_requires(kernel, case, by_name, variants, base, report)
-
-
-def _check_requires(
-    kernel: Kernel,
-    case: Case,
-    params: Mapping[str, Param],
-    variants: Sequence[Variant],
-    path: tuple[str | int, ...],
-    report: Report,
-) -> None:
-    """Report conditions of the launch that a case cannot meet with any variant."""
-    fitting = [each for each in variants if set(case.axes) <= set(each.axes)]
-    for text in kernel.launch.requires:
-        values = [_value_of(text, case, params, variant) for variant in fitting]
-        if values and all(value is False for value in values):
-            report(f"case {case.name} breaks the kernel's requirement {text!r}", (*path, "inputs"))
+            at(f"no variant has {shown}", "axes")
+        for text in kernel.launch.requires:
+            values = [_value_of(text, case, by_name, variant) for variant in fitting]
+            if values and all(value is False for value in values):
+                at(f"case {case.name} breaks the kernel's requirement {text!r}", "inputs")
 
 
 def _value_of(text: str, case: Case, params: Mapping[str, Param], variant: Variant) -> object:
@@ -97,25 +77,21 @@ def _check_input(
     item: Input,
     param: Param,
     variants: Sequence[Variant],
-    path: tuple[str | int, ...],
     report: Report,
 ) -> None:
     """Report an input that a launch would refuse; runs are often on another machine."""
     if param.kind is ParamKind.SCALAR and item.tensor:
-        report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
+        report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2")
     if param.kind is not ParamKind.TENSOR:
         return
     if item.value is not None and not item.tensor:
-        report(
-            f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}",
-            path,
-        )
+        example = f"inputs.{item.name} = {{ shape = [1024] }}"
+        report(f"{item.name} is a tensor, and a number is given: {example}")
     elif item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
         report(
-            f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}",
-            (*path, "shape"),
+            f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}", "shape"
         )
     taken = {dict(variant.constants).get(param.dtype, param.dtype) for variant in variants}
     if item.dtype in DTYPES and taken and item.dtype not in taken:
         shown = ", ".join(sorted(map(str, taken)))
-        report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", (*path, "dtype"))
+        report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", "dtype")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tilec.manifest.problems import dtype_meant
-from tilec.manifest.types import Kernel
+from tilec.manifest.types import Bench, Kernel
 from tilec.model.cpp import cut
-from tilec.model.declaration import KernelDecl
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_axes
-from tilec.plan.points import Report, axis_values, extent_faults
+from tilec.plan.points import axis_values, extent_faults
 from tilec.plan.proposals import args_needed, computed_constant
+from tilec.plan.report import Report
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import axis_shown, same_point
 
@@ -47,17 +49,15 @@ def check_kernel(
     check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
     _check_used(kernel, params, report)
-    _check_bound(kernel, params, report)
-    _check_default(kernel, params, variants, report)
+    _check_bound(params, report)
+    _check_default(kernel, params, variants, report.at("dispatch", "default"))
     for number, text in enumerate(kernel.sizes):
         if why := misread(text, params):
-            report(why, ("kernel", kernel.name, "dispatch", "sizes", number))
+            report(why, "dispatch", "sizes", number)
     _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
-        path = (
-            ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
-        )
-        check_hints([name for name, _ in hints], path, kernel.language, language.hints, report)
+        at = report.at("hints", target) if target else report.at("hints")
+        check_hints([name for name, _ in hints], kernel.language, language.hints, at)
     check_cases(kernel, params, unresolved, variants, report)
 
 
@@ -71,10 +71,8 @@ def _check_constants(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
         advice += misspelt_axis(constant.name, axes, decl)
         if constant.computed_from:
             advice = computed_constant(constant, kernel, decl)
-        report(
-            f"constant {constant.name!r} of the kernel is bound by no axis of the matrix{advice}",
-            ("kernel", kernel.name, "matrix"),
-        )
+        message = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
+        report(message + advice, "matrix")
 
 
 def _check_hint_axes(
@@ -85,8 +83,11 @@ def _check_hint_axes(
     for name, values in kernel.matrix.axes:
         strange = [value for value in values if type(value) is not int]
         if name in language.hints and name not in params and strange:
-            message = f"{name} is a hint of the compiler, and {strange[0]!r} is no integer"
-            report(message, ("kernel", kernel.name, "matrix", name))
+            report(
+                f"{name} is a hint of the compiler, and {strange[0]!r} is no integer",
+                "matrix",
+                name,
+            )
 
 
 def _check_used_axes(
@@ -101,8 +102,11 @@ def _check_used_axes(
     used |= {use.name for use in decl.axes} | {*symbol_axes(kernel.symbol), *language.hints}
     for name, _ in kernel.matrix.axes:
         if name not in used and not _in_expressions(kernel, name):
-            table = "let" if name in dict(kernel.let) else "matrix"
-            report(_unused(name, decl), ("kernel", kernel.name, table, name))
+            report(_unused(name, decl), _table_of(name, kernel), name)
+
+
+def _table_of(axis: str, kernel: Kernel) -> str:
+    return "let" if axis in dict(kernel.let) else "matrix"
 
 
 def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
@@ -113,8 +117,8 @@ def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -
                 message = (
                     f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
                 )
-                path = ("kernel", kernel.name, "matrix", param.dtype)
-                report(message + suggest(dtype_meant(value), list(DTYPES)), path)
+                near = suggest(dtype_meant(value), list(DTYPES))
+                report(message + near, "matrix", param.dtype)
 
 
 def _unused(name: str, decl: KernelDecl) -> str:
@@ -143,83 +147,91 @@ def check_entry(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, repor
 
     If they do not, other checks of the kernel are meaningless.
     """
-    path = ("kernel", kernel.name, "symbol")
-    axes = [name for name, _ in kernel.matrix.axes]
-    arguments = cut(kernel.symbol)[1]
-    for name in (argument for argument in arguments or () if argument in axes):
+    given = cut(kernel.symbol)[1]
+    axes = dict(kernel.matrix.axes)
+    for name in (argument for argument in given or () if argument in axes):
         report(
-            f"the template argument {name} is the name of an axis, whose value is {{{name}}}", path
+            f"the template argument {name} is the name of an axis, whose value is {{{name}}}",
+            "symbol",
         )
-    if decl.template and arguments is None:
-        report(
-            f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{decl.places}>"',
-            path,
-        )
-        return False
-    if arguments is not None and len(arguments) > len(decl.template) and not decl.variadic:
-        shown = (
-            f"template parameters {', '.join(decl.template)}"
-            if decl.template
-            else "no template parameters"
-        )
-        report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
-        return False
-    declared = [p for p in decl.params if p.given]
-    if kernel.args is not None and len(kernel.args) != len(declared):
-        shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
-        message = (
-            f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
-        )
-        report(message, ("kernel", kernel.name, "args"))
-        return False
-    if kernel.language == "triton" and kernel.args is None:
-        known = {*axes, *(table.name for table in kernel.params)}
-        unknown = [p for p in declared if not p.type and p.rank < 0 and p.name not in known]
-        if unknown:
-            report(args_needed(kernel, decl, unknown), ("kernel", kernel.name))
-            _check_constants(kernel, decl, report)
-            check_launch(kernel, decl, language, report)
-            return False
-    return not _named_as_parameters(kernel, decl, report)
+    if fault := _template_fault(given, decl):
+        report(fault, "symbol")
+    elif fault := _args_fault(kernel, decl):
+        report(fault, "args")
+    elif unknown := _unknown_params(kernel, decl):
+        report(args_needed(kernel, decl, unknown))
+        _check_constants(kernel, decl, report)
+        check_launch(kernel, decl, language, report)
+    else:
+        doubled = list(_named_as_parameters(kernel, decl))
+        for name in doubled:
+            report(
+                f"{name} is a parameter of {decl.name}: give the axis another name",
+                _table_of(name, kernel),
+                name,
+            )
+        return not doubled
+    return False
 
 
-def _named_as_parameters(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Report axes with the name of a launch parameter, and return whether there are any.
+def _template_fault(given: Sequence[str] | None, decl: KernelDecl) -> str:
+    """Return why the symbol's template arguments do not fit the source, or an empty string."""
+    if decl.template and given is None:
+        instance = f'symbol = "{decl.name}<{decl.places}>"'
+        return f"{decl.name} is a template: say which instance, for example {instance}"
+    if len(given or ()) <= len(decl.template) or decl.variadic:
+        return ""
+    taken = f"template parameters {', '.join(decl.template)}"
+    taken = taken if decl.template else "no template parameters"
+    return f"{len(given or ())} template arguments, but {decl.name} has {taken}"
+
+
+def _args_fault(kernel: Kernel, decl: KernelDecl) -> str:
+    """Return why `args` does not fit the source, or an empty string."""
+    declared = [param for param in decl.params if param.given]
+    if kernel.args is None or len(kernel.args) == len(declared):
+        return ""
+    shown = ", ".join(f"{param.type} {param.name}".strip() for param in declared)
+    return f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
+
+
+def _unknown_params(kernel: Kernel, decl: KernelDecl) -> list[ParamDecl]:
+    """Return the parameters of a Triton kernel without `args` that nothing describes."""
+    if kernel.language != "triton" or kernel.args is not None:
+        return []
+    known = {*dict(kernel.matrix.axes), *(table.name for table in kernel.params)}
+    declared = (param for param in decl.params if param.given and param.name not in known)
+    return [param for param in declared if not param.type and param.rank < 0]
+
+
+def _named_as_parameters(kernel: Kernel, decl: KernelDecl) -> Iterator[str]:
+    """Yield the axes with the name of a launch parameter.
 
     A parameter without a stated type is a constant if an axis has its name, unless a case gives it
     a value or an expression reads it as an array.
     """
     if kernel.args is not None:
-        return False
+        return
     texts = kernel.launch.expressions
     used = {name for text in texts for name, attribute in expr.parse(text).uses if attribute}
     used.update(item.name for case in kernel.cases for item in case.inputs)
     given = {
         param.name for param in decl.params if param.given and (param.type or param.name in used)
     }
-    doubled = [name for name, _ in kernel.matrix.axes if name in given]
-    for name in doubled:
-        table = "let" if name in dict(kernel.let) else "matrix"
-        message = f"{name} is a parameter of {decl.name}: give the axis another name"
-        report(message, ("kernel", kernel.name, table, name))
-    return bool(doubled)
+    yield from (name for name, _ in kernel.matrix.axes if name in given)
 
 
-def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
+def check_names(jobs: Sequence[Job], report: Report) -> None:
     """Report a job id that is too long for a file name."""
     longest = max((job.id for job in jobs), key=len, default="")
     if len(longest) > _LONGEST_ID:
-        message = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
-        report(f"{message} ({longest[:60]}…)", ("kernel", kernel.name, "matrix"))
+        report(
+            f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it ({longest[:60]}…)",
+            "matrix",
+        )
 
 
-def check_hints(
-    given: Sequence[str],
-    path: tuple[str | int, ...],
-    language: str,
-    known: Sequence[str],
-    report: Report,
-) -> None:
+def check_hints(given: Sequence[str], language: str, known: Sequence[str], report: Report) -> None:
     """Report hints that a language's compiler does not accept."""
     for name in given:
         if name not in known:
@@ -228,64 +240,54 @@ def check_hints(
                 if known
                 else f"{language} kernels take no hints: say it in the source or in flags"
             )
-            report(message, (*path, name))
+            report(message, name)
 
 
 def _check_expressions(
     kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], report: Report
 ) -> None:
-    launch, base = kernel.launch, ("kernel", kernel.name, "launch")
-    for key, texts in (
-        ("grid", launch.grid),
-        ("block", launch.block),
-        ("requires", launch.requires),
-        ("shared", (launch.shared,)),
-    ):
+    launch = kernel.launch
+    for index, text in enumerate(launch.requires):
+        at = report.at("launch", "requires", index)
+        _check_expression(text, kernel, params, unresolved, at, truth=True)
+    for key, texts in (("grid", launch.grid), ("block", launch.block)):
         for index, text in enumerate(texts):
-            path = (*base, key) if key == "shared" else (*base, key, index)
-            _check_expression(
-                text, kernel, params, unresolved, path, report, truth=key == "requires"
-            )
-            if key != "requires":
-                _check_given(text, params, path, report)
+            at = report.at("launch", key, index)
+            _check_expression(text, kernel, params, unresolved, at)
+            _check_given(text, params, at)
+    shared = report.at("launch", "shared")
+    _check_expression(launch.shared, kernel, params, unresolved, shared)
+    _check_given(launch.shared, params, shared)
     for index, text in enumerate(kernel.args or ()):
-        _check_extents(
-            expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report
-        )
+        _check_extents(expr.parse_abi(text)[1], params, report.at("args", index))
     for case in kernel.cases:
-        if case.bench is not None:
-            for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
-                if text:
-                    at = ("kernel", kernel.name, "case", case.name, "bench", key)
-                    _check_expression(text, kernel, params, unresolved, at, report, device=())
-                    given = {item.name for item in case.inputs}
-                    _check_given(
-                        text, [param for param in params if param.name not in given], at, report
-                    )
+        given = {item.name for item in case.inputs}
+        missing = [param for param in params if param.name not in given]
+        bench = case.bench or Bench()
+        for key, text in (("flops", bench.flops), ("bytes", bench.bytes)):
+            if text:
+                at = report.at("case", case.name, "bench", key)
+                _check_expression(text, kernel, params, unresolved, at, device=())
+                _check_given(text, missing, at)
 
 
-def _check_given(
-    text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report
-) -> None:
+def _check_given(text: str, params: Sequence[Param], report: Report) -> None:
     names = expr.parse(text).names
     for param in params:
         if param.optional and param.name in names:
             report(
-                f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives",
-                path,
+                f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives"
             )
 
 
-def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+def _check_bound(params: Sequence[Param], report: Report) -> None:
     """Report dtype axes that only an optional tensor binds: calls may pass None."""
     bound = {param.dtype for param in params if not param.optional}
     for param in params:
         if param.optional and param.dtype not in DTYPES and param.dtype not in bound:
             message = f"{param.dtype} is said by {param.name} alone, which may be None"
-            report(
-                f"{message}: give it a dtype, or {param.dtype} to a tensor of every call",
-                ("kernel", kernel.name, "params", param.name, "dtype"),
-            )
+            advice = f"give it a dtype, or {param.dtype} to a tensor of every call"
+            report(f"{message}: {advice}", "params", param.name, "dtype")
 
 
 def _check_expression(
@@ -293,7 +295,6 @@ def _check_expression(
     kernel: Kernel,
     params: Sequence[Param],
     unresolved: Collection[str],
-    path: tuple[str | int, ...],
     report: Report,
     *,
     truth: bool = False,
@@ -309,7 +310,7 @@ def _check_expression(
     try:
         parsed = expr.parse(text, names=[*by_name, *axes, *unresolved, *device])
     except ExpressionError as error:
-        report(error.what, path, error.column)
+        report(error.what, column=error.column)
         return
     for name, attribute in sorted(parsed.uses):
         param = by_name.get(name)
@@ -317,18 +318,18 @@ def _check_expression(
         if name in unresolved or tensor == bool(attribute):
             continue
         if tensor:
-            report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype", path)
+            report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype")
             return
         noun = "an axis" if param is None else f"a {param.kind.value}"
-        report(f"{name}.{attribute}: {name} is {noun}, not a tensor", path)
-    _check_extents(parsed, params, path, report)
+        report(f"{name}.{attribute}: {name} is {noun}, not a tensor")
+    _check_extents(parsed, params, report)
     if parsed.kind in ("truth" if truth else "number", "any"):
         return
     if truth:
-        report(f"{text!r} is no condition: compare it, as in x.size == y.size", path)
+        report(f"{text!r} is no condition: compare it, as in x.size == y.size")
     else:
         noun = "a condition" if parsed.kind == "truth" else "text"
-        report(f"{text!r} is {noun}, where a number is due", path)
+        report(f"{text!r} is {noun}, where a number is due")
 
 
 def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
@@ -337,21 +338,21 @@ def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None
         return
     for param in params:
         if not _in_expressions(kernel, param.name):
-            message = f"parameter {param.name!r} is used by none of args, grid, block, shared and requires: take it out, or pass it on"
-            report(message, ("kernel", kernel.name, "params", param.name))
+            report(
+                f"parameter {param.name!r} is used by none of args, grid, block, shared and requires: take it out, or pass it on",
+                "params",
+                param.name,
+            )
 
 
-def _check_extents(
-    parsed: expr.Expr, params: Sequence[Param], path: tuple[str | int, ...], report: Report
-) -> None:
+def _check_extents(parsed: expr.Expr, params: Sequence[Param], report: Report) -> None:
     for fault in extent_faults(parsed, {param.name: param.rank for param in params}):
-        report(fault, path)
+        report(fault)
 
 
 def _check_default(
     kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report
 ) -> None:
-    path = ("kernel", kernel.name, "dispatch", "default")
     axes = dict(kernel.matrix.axes)
     built = {
         name: {value for v in variants for axis, value in v.constants if axis == name}
@@ -359,22 +360,22 @@ def _check_default(
     }
     for name, value in kernel.default:
         if name not in axes:  # the manifest cannot check it if the source adds axes
-            report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
+            report(f"unknown axis {name!r}{suggest(name, list(axes))}", name)
         elif variants and value not in built[name]:
             shown = ", ".join(map(axis_shown, sorted(built[name], key=str)))
-            report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
+            report(f"no variant has {name} = {value!r}: built are {shown}", name)
         elif any(p.dtype == name for p in params):
             report(
                 f"{name} is bound by the dtype of the arguments: a default would never be used",
-                (*path, name),
+                name,
             )
-    if (
-        variants
-        and kernel.default
-        and not any(set(kernel.default) <= set(v.axes) for v in variants)
-    ):
-        shown = ", ".join(f"{name} = {axis_shown(value)}" for name, value in kernel.default)
-        report(f"the matrix excludes {shown}", path)
+    fits = any(set(kernel.default) <= set(variant.axes) for variant in variants)
+    if variants and kernel.default and not fits:
+        report(f"the matrix excludes {_point_shown(kernel.default)}")
+
+
+def _point_shown(point: Sequence[tuple[str, AxisValue]]) -> str:
+    return ", ".join(f"{name} = {axis_shown(value)}" for name, value in point)
 
 
 def _check_rules(
@@ -386,23 +387,15 @@ def _check_rules(
 ) -> None:
     axes = {name for name, _ in kernel.matrix.axes}
     for index, rule in enumerate(kernel.rules):
-        path = ("kernel", kernel.name, "dispatch", "rules", index)
+        when, take = (report.at("dispatch", "rules", index, key) for key in ("when", "take"))
         if rule.when:
-            _check_expression(
-                rule.when, kernel, params, unresolved, (*path, "when"), report, truth=True
-            )
-            named = sorted(expr.parse(rule.when).names & axes)
-            if named:
-                report(
-                    f"{named[0]} is an axis, which the rule is there to choose: conditions are on the arguments",
-                    (*path, "when"),
+            _check_expression(rule.when, kernel, params, unresolved, when, truth=True)
+            for name in sorted(expr.parse(rule.when).names & axes)[:1]:
+                when(
+                    f"{name} is an axis, which the rule is there to choose: conditions are on the arguments"
                 )
         for name, _ in rule.take:
             if any(param.dtype == name for param in params):
-                report(
-                    f"{name} is bound by the dtype of the arguments: no rule can choose it",
-                    (*path, "take", name),
-                )
+                take(f"{name} is bound by the dtype of the arguments: no rule can choose it", name)
         if variants and not any(same_point(variant.axes, dict(rule.take)) for variant in variants):
-            shown = ", ".join(f"{name} = {axis_shown(value)}" for name, value in rule.take)
-            report(f"no variant has {shown}: the matrix does not make it", (*path, "take"))
+            take(f"no variant has {_point_shown(rule.take)}: the matrix does not make it")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tilec.manifest.types import Kernel
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
-from tilec.plan.points import Report
+from tilec.plan.report import Report
 from tilec.plan.targets import LanguageFacts
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
@@ -19,13 +19,11 @@ _CLUSTERS = (9, 0)  # oldest compute capability with clusters
 
 
 def check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
-    launch, path = kernel.launch, ("kernel", kernel.name, "launch")
+    launch, report = kernel.launch, report.at("launch")
     _check_open(kernel, language, report)
     if not launch.grid and "grid" not in launch.open:
-        report(
-            'no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]',
-            path,
-        )
+        example = 'grid = ["cdiv(x.shape[0], 256)"]'
+        report(f"no grid: say how many blocks are launched, for example {example}")
     if not language.simt:
         for key, noun, given, hint in (
             ("block", "block", set(launch.block) - {"1"}, ""),
@@ -33,16 +31,18 @@ def check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, repo
             ("cluster", "cluster", math.prod(launch.cluster) > 1, _pair_hint(language)),
         ):
             if given:
-                message = f"the {noun} of a {kernel.language} kernel is chosen by its compiler"
-                report(f"{message}: leave launch.{key} out{hint}", (*path, key))
+                report(
+                    f"the {noun} of a {kernel.language} kernel is chosen by its compiler: leave launch.{key} out{hint}",
+                    key,
+                )
     elif not launch.block and "block" not in launch.open:
-        report("no block: say how many threads a block has, for example block = [256]", path)
+        report("no block: say how many threads a block has, for example block = [256]")
     if fault := _misfit_of_block(launch.block, decl):
-        report(fault, (*path, "block"))
+        report(fault, "block")
     if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
         report(
             f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)",
-            (*path, "cluster"),
+            "cluster",
         )
 
 
@@ -68,32 +68,26 @@ def _misfit_of_block(block: Sequence[str], decl: KernelDecl) -> str:
 
 def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None:
     """Report parts of the launch that a kernel cannot leave to its callers."""
-    launch, path = kernel.launch, ("kernel", kernel.name, "launch", "open")
+    launch, given = kernel.launch, kernel.launch.given
     if not launch.open:
         return
     if not language.simt:
         report(
             f"callers configure kernels of threads alone, and {kernel.language} is none: leave launch.open out",
-            path,
+            "open",
         )
-    given = launch.given
     if given and not launch.preset:
         missing = next(key for key in launch.open if key not in given)
         report(
             f"{given[0]} is given, and {missing} left to the caller: give all that is open, or none",
-            (*path[:-1], given[0]),
+            given[0],
         )
     elif kernel.cases and not given:
-        report(
-            "cases launch without a config: give what is open too, which they then take",
-            path,
-        )
-    if any(param.name == "config" for param in kernel.params) or "config" in dict(
-        kernel.matrix.axes
-    ):
+        report("cases launch without a config: give what is open too, which they then take", "open")
+    if "config" in (*(param.name for param in kernel.params), *dict(kernel.matrix.axes)):
         report(
             "config is how callers configure the launch: give the parameter or axis another name",
-            path,
+            "open",
         )
 
 
@@ -106,12 +100,9 @@ def check_clusters(
         str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS
     )
     if size > 1 and older:
-        path = ("launch", "cluster") if kernel.launch.cluster else ()
         message = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
-        report(
-            f"{message}: limit the kernel to newer targets in [[override]]",
-            ("kernel", kernel.name, *path),
-        )
+        at = report.at("launch", "cluster") if kernel.launch.cluster else report
+        at(f"{message}: limit the kernel to newer targets in [[override]]")
 
 
 def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
@@ -136,7 +127,8 @@ def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
     if beyond:
         names = f"{', '.join(beyond)} {'has' if len(beyond) == 1 else 'have'}"
         hint = "limit what needs it to other targets in [[override]], or take less"
-        message = (
-            f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
+        report(
+            f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}",
+            "launch",
+            "shared",
         )
-        report(message, ("kernel", kernel.name, "launch", "shared"))

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.lists import item_name
-from tilec.plan.points import Report, filled
+from tilec.plan.points import filled
+from tilec.plan.report import Path, Report
 from tilec_runtime.model import expr
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import ListParam, Param
@@ -63,8 +64,10 @@ def with_lists(
     if not lists:
         return kernel, decl, ()
     if kernel.op is not None:
-        message = f"{next(iter(lists))} is a list of arrays, and operators take arrays and numbers"
-        report(f"{message}: leave op out", ("kernel", kernel.name, "op"))
+        report(
+            f"{next(iter(lists))} is a list of arrays, and operators take arrays and numbers: leave op out",
+            "op",
+        )
     _check_cases(kernel, tuple(lists.values()), report)
     kept = [table for table in kernel.params if table.name not in lists]
     listed = [table for table in kernel.params if table.name in lists]
@@ -112,19 +115,19 @@ def in_manifest(kernel: Kernel, report: Report) -> Report:
     """Return a report that drops conditions' problems beyond the first arrays."""
     count = len(kernel.launch.requires)
 
-    def report_once(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+    def collect(what: str, path: Path, column: int) -> None:
         *table, last = path
         beyond = isinstance(last, int) and last >= count
-        if not (beyond and table[2:] == ["launch", "requires"]):
-            report(what, path, column)
+        if not (beyond and table == ["launch", "requires"]):
+            report(what, *path, column=column)
 
-    return report_once
+    return Report(collect)
 
 
 def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> None:
     """Report cases whose lists have a number of arrays that no variant takes."""
     for case in kernel.cases:
-        path = ("kernel", kernel.name, "case", case.name, "inputs")
+        at = report.at("case", case.name, "inputs")
         given = {item.name for item in case.inputs}
         axes = dict(case.axes)
         for one in lists:
@@ -134,10 +137,11 @@ def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> 
             if count not in one.counts or not given.issuperset(one.items[:count]):
                 wanted = " or ".join(map(str, one.counts))
                 names = f"{one.items[0]}, {item_name(one.name, 1)}, …"
-                report(f"{one.name} has {count} arrays, and takes {wanted}: {names}", path)
+                at(f"{one.name} has {count} arrays, and takes {wanted}: {names}")
             elif axes.setdefault(one.axis, count) != count:
-                message = f"{one.name} has {count} arrays, and {one.axis} is {axes[one.axis]!r}"
-                report(f"{message}: give as many", path)
+                at(
+                    f"{one.name} has {count} arrays, and {one.axis} is {axes[one.axis]!r}: give as many"
+                )
 
 
 def with_optional(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Param, ...]:
@@ -161,9 +165,9 @@ def list_params(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Li
 
 def _counts(kernel: Kernel, decl: KernelDecl, table: ParamTable, report: Report) -> tuple[int, ...]:
     """Return the possible numbers of arrays of a list, or () after a report."""
-    path = ("kernel", kernel.name, "params", table.name, "list")
+    report = report.at("params", table.name, "list")
     if kernel.language != "tile" or decl.safety is not None or decl.template:
-        report("lists of arrays are parameters of cuTile Python kernels alone", path)
+        report("lists of arrays are parameters of cuTile Python kernels alone")
         return ()
     if table.name not in [param.name for param in decl.params]:
         return ()  # another check reports the unknown parameter
@@ -171,12 +175,12 @@ def _counts(kernel: Kernel, decl: KernelDecl, table: ParamTable, report: Report)
         return (table.list,) if table.list else ()
     values = dict(kernel.matrix.axes).get(table.list)
     if values is None:
-        report(f"{table.list!r} is no axis of the matrix", path)
+        report(f"{table.list!r} is no axis of the matrix")
         return ()
     counts = []
     for value in values:
         if type(value) is not int or not 1 <= value <= 64:
-            report(f"{table.list} is {value!r}: a list has 1 to 64 arrays", path)
+            report(f"{table.list} is {value!r}: a list has 1 to 64 arrays")
             return ()
         counts.append(value)
     return tuple(sorted(counts))

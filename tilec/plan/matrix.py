@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections import Counter
@@ -10,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
 from tilec.plan.lists import ArrayList
-from tilec.plan.points import MatrixPoint, Point, Report
+from tilec.plan.points import MatrixPoint, Point
+from tilec.plan.report import Report
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
@@ -44,15 +46,15 @@ def expand(
     listed = {name for one in lists for name in one.items}
     optional = [param.name for param in params if param.optional and param.name not in listed]
     count = len(points) * len(kernel.assume) * 2 ** len(optional)
-    path = ("kernel", kernel.name, "matrix")
     if count > kernel.matrix.max_variants:
         report(
             f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}",
-            (*path, "max-variants"),
+            "matrix",
+            "max-variants",
         )
         return ()
     if not points:
-        report("the matrix excludes every point: no variant is left", path)
+        report("the matrix excludes every point: no variant is left", "matrix")
     divisors = {divisor for facts in kernel.assume for _, row in facts.divisible for divisor in row}
     sets: dict[Point, tuple[Labelled, ...]] = {}  # by the axes that divide: points may be thousands
     variants = []
@@ -73,7 +75,7 @@ def expand(
         ]
     ids = Counter(variant.id for variant in variants)
     if twice := next((each for each, count in ids.items() if count > 1), ""):
-        report(f"two variants get the id {twice!r}: give the axis values distinct names", path)
+        report(f"two variants get the id {twice!r}: give the axis values distinct names", "matrix")
         return ()
     return tuple(variants)
 
@@ -111,9 +113,9 @@ def assumption_sets(
         if label in labels or (not label and result and not result[-1][0]):
             label = f"{label or 'facts'}{index}"
         labels.add(label)
-        divisible = _divisible(kernel, index, assume, dict(axes), report)
-        facts = _facts(kernel, index, assume, divisible, params, unresolved, report)
-        result.append((label, facts))
+        at = report.at("assume", "sets", index)
+        numbers = _with_numbers(kernel, assume, dict(axes), at)
+        result.append((label, _facts(numbers, params, unresolved, at)))
     return tuple(result)
 
 
@@ -156,77 +158,59 @@ def _label(assume: AssumeSet) -> str:
     return f"al{max(bases)}" if bases else "contiguous" if assume.contiguous else ""
 
 
-def _divisible(
-    kernel: Kernel,
-    index: int,
-    assume: AssumeSet,
-    axes: Mapping[str, AxisValue],
-    report: Report,
-) -> dict[str, tuple[int, ...]]:
-    """Return the divisors of each parameter, with axes replaced by their values."""
-    path = ("kernel", kernel.name, "assume", "sets", index, "divisible")
+def _with_numbers(
+    kernel: Kernel, assume: AssumeSet, axes: Mapping[str, AxisValue], report: Report
+) -> AssumeSet:
+    """Return a set with the values of axes in place of their names among the divisors."""
     known = dict(kernel.matrix.axes)
-    resolved: dict[str, tuple[int, ...]] = {}
+    divisible = []
     for param, divisors in assume.divisible:
-        read = []
+        numbers = []
         for position, divisor in enumerate(divisors):
             value = axes.get(divisor) if isinstance(divisor, str) else divisor
             if type(value) is int and value > 0:
-                read.append(value)
+                numbers.append(value)
                 continue
-            read.append(1)
+            numbers.append(1)
             message = f"axis {divisor} is {value!r} in a variant: divisors are positive integers"
             if divisor not in known:
                 message = f"{divisor!r} is no axis of the matrix: it has {', '.join(known) or 'none'}{did_you_mean(str(divisor), known)}"
-            report(message, (*path, param, position))
-        resolved[param] = tuple(read)
-    return resolved
+            report(message, "divisible", param, position)
+        divisible.append((param, tuple(numbers)))
+    return dataclasses.replace(assume, divisible=tuple(divisible))
 
 
 def _facts(
-    kernel: Kernel,
-    index: int,
-    assume: AssumeSet,
-    divisible: Mapping[str, tuple[int, ...]],
-    params: Sequence[Param],
-    unresolved: Collection[str],
-    report: Report,
+    assume: AssumeSet, params: Sequence[Param], unresolved: Collection[str], report: Report
 ) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
-    base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
-    for key, name, length in _named(assume, divisible):
+    for key, name, length in _named(assume):
         if name in tensors:
             rank = tensors[name].rank
             if length not in (None, rank):
                 noun = "extents" if key[0] == "extent" else "divisors"
-                report(
-                    f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}",
-                    (*base, *key),
-                )
+                shown = rank if rank >= 0 else "any"
+                report(f"{length} {noun} for {name}, which has rank {shown}", *key)
         elif name not in unresolved:
-            report(
-                f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}",
-                (*base, *key),
-            )
+            known = ", ".join(tensors) or "none"
+            report(f"{name!r} is no tensor parameter of the kernel: it has {known}", *key)
     facts = []
     for name, param in tensors.items():
-        fact = _fact(param, assume, divisible.get(name, ()))
+        fact = _fact(param, assume)
         if why := _contradiction(param, fact):
-            report(f"{name}: {why}", base)
+            report(f"{name}: {why}")
         if fact != Assumption(param=name):
             facts.append(fact)
     return tuple(facts)
 
 
-def _named(
-    assume: AssumeSet, divisible: Mapping[str, tuple[int, ...]]
-) -> Iterator[tuple[tuple[str | int, ...], str, int | None]]:
-    """Yield key path and name of each tensor in a set, and its number of values or None.
+def _named(assume: AssumeSet) -> Iterator[tuple[tuple[str | int, ...], str, int | None]]:
+    """Yield key and name of each tensor in a set, and its number of values or None.
 
     The number is None if the key does not have one value per dimension.
     """
     for key, pairs in (
-        ("divisible", divisible.items()),
+        ("divisible", assume.divisible),
         ("stride", assume.stride),
         ("extent", assume.extent),
     ):
@@ -237,9 +221,10 @@ def _named(
             yield ("contiguous", index), name, None
 
 
-def _fact(param: Param, assume: AssumeSet, shape: tuple[int, ...]) -> Assumption:
-    """Return the facts of a set about one tensor; `shape` are the divisors of its extents."""
+def _fact(param: Param, assume: AssumeSet) -> Assumption:
+    """Return the facts of a set about one tensor."""
     aligned, extents = dict(assume.aligned), dict(assume.extent)
+    shape = tuple(int(divisor) for divisor in dict(assume.divisible).get(param.name, ()))
     contiguous = not {param.name, ""}.isdisjoint(assume.contiguous)
     return Assumption(
         param=param.name,

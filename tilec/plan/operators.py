@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from tilec.manifest.types import Kernel, OpOutput
 from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
-from tilec.plan.points import Report, axis_values, extent_faults, inlined
+from tilec.plan.points import axis_values, extent_faults, inlined
+from tilec.plan.report import Report
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.operator import GRAD, BackwardInfo, OperatorInfo, OutputInfo
 from tilec_runtime.model.signature import Param, ParamKind
-
-Path = tuple[str | int, ...]
 
 
 def operator_of(
@@ -27,30 +26,26 @@ def operator_of(
     """Return the operator of a kernel, without its backward, or None if it is no operator."""
     if kernel.op is None:
         return None
-    path: Path = ("kernel", kernel.name, "op")
+    at = report.at("op")
     if not any(_is_given(param) for param in params if param.name not in _named(kernel)):
-        report("there is no tensor among the inputs that says device and library", path)
+        at("there is no tensor among the inputs that says device and library")
         return None
     if kernel.name == "name":
-        report("'name' is what torch calls a namespace of operators: choose another", path)
+        at("'name' is what torch calls a namespace of operators: choose another")
     for param in params:
         if keyword.iskeyword(param.name):
-            report(f"{param.name!r} is a keyword of Python: no operator can take it by name", path)
+            at(f"{param.name!r} is a keyword of Python: no operator can take it by name")
         if param.kind in (ParamKind.PTR, ParamKind.STRUCT):
-            report(
-                f"{param.name} is a {param.kind.value}: operators take tensors and numbers", path
-            )
+            at(f"{param.name} is a {param.kind.value}: operators take tensors and numbers")
     if kernel.launch.open and not kernel.launch.preset:
-        report(
-            "operators launch without a config: give what launch.open leaves to the caller", path
-        )
+        at("operators launch without a config: give what launch.open leaves to the caller")
     read = {param.name for param in decl.params if param.read}
     tables = {table.name: table for table in kernel.op.outputs}
-    if not _are_outputs(kernel, params, read, report):
+    if not _are_outputs(kernel, params, read, at.at("outputs")):
         tables = {}
     return OperatorInfo(
         outputs=tuple(
-            _output(kernel, tables[param.name], param, params, report)
+            _output(kernel, tables[param.name], param, params, at.at("outputs", param.name))
             for param in params
             if param.name in tables
         )
@@ -92,7 +87,7 @@ def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report
         else:
             continue
         sound = False
-        report(fault, ("kernel", kernel.name, "op", "outputs", name))
+        report(fault, name)
     return sound
 
 
@@ -100,7 +95,6 @@ def _output(
     kernel: Kernel, table: OpOutput, param: Param, params: Sequence[Param], report: Report
 ) -> OutputInfo:
     """Return an output for the bundle index, and report its problems."""
-    path: Path = ("kernel", kernel.name, "op", "outputs", table.name)
     allocated = _named(kernel)
     inputs = {each.name: each for each in params if each.name not in allocated}
     tensors = {name: each for name, each in inputs.items() if _is_given(each)}
@@ -108,17 +102,17 @@ def _output(
     if table.like:
         fault = _unlike(table.like, param, tensors, allocated)
         if fault:
-            report(fault, (*path, "like"))
+            report(fault, "like")
     elif param.rank not in (-1, len(shape)):
-        report(f"{len(shape)} extents, and {param.name} has rank {param.rank}", (*path, "shape"))
+        report(f"{len(shape)} extents, and {param.name} has rank {param.rank}", "shape")
     for index, text in enumerate(shape):
         if fault := _not_inferred(text, kernel, tensors, inputs, allocated):
-            report(fault, (*path, "shape", index))
+            report(fault, "shape", index)
     dtype, fault = _dtype(kernel, table, param, tensors)
     if fault:
-        report(fault, (*path, "dtype") if table.dtype else path)
+        (report.at("dtype") if table.dtype else report)(fault)
     elif dtype in DTYPES and DTYPES[dtype].packed:
-        report(f"elements of {dtype} share bytes, and no library allocates such arrays", path)
+        report(f"elements of {dtype} share bytes, and no library allocates such arrays")
     return OutputInfo(param=param.name, like=table.like, shape=shape, dtype=dtype)
 
 
@@ -215,27 +209,25 @@ def with_backward(
     table = kernel.op.backward if kernel.op is not None else None
     if table is None or info.op is None:
         return info
-    path: Path = ("kernel", kernel.name, "op", "backward")
-    kernel_path = (*path, "kernel") if table.args else path
+    written = report.at("op", "backward", "args")
+    named = report.at("op", "backward", "kernel") if table.args else report.at("op", "backward")
     if fault := _no_backward(table.kernel, others):
-        report(fault, kernel_path)
+        named(fault)
         return info
     other, other_info = others[table.kernel]
     if not other_info.allocated:
-        report(f"{table.kernel} allocates no output, which would be a gradient", kernel_path)
+        named(f"{table.kernel} allocates no output, which would be a gradient")
     if mutated := next((p for p in info.inputs if p.out), None):
-        report(
-            f"{kernel.name} writes {mutated.name}, which the caller gives: an operator that mutates has no backward",
-            kernel_path,
+        named(
+            f"{kernel.name} writes {mutated.name}, which the caller gives: an operator that mutates has no backward"
         )
-    args = _arguments(table, info, other_info, path, report)
-    written = dict(table.args)
+    args = _arguments(table, info, other_info, written)
     for name, stands in args:
         if fault := _misfit(name, stands, (kernel, info), (other, other_info)):
-            report(fault, (*path, "args", name) if name in written else kernel_path)
+            (written.at(name) if name in dict(table.args) else named)(fault)
     most = Counter(stands for _, stands in args).most_common(1)
     if most and most[0][1] > 1:
-        report(f"{most[0][0]} is given twice", (*path, "args") if written else kernel_path)
+        (written if table.args else named)(f"{most[0][0]} is given twice")
     backward = BackwardInfo(kernel=table.kernel, args=args)
     return dataclasses.replace(info, op=dataclasses.replace(info.op, backward=backward))
 
@@ -250,16 +242,14 @@ def _no_backward(name: str, others: Mapping[str, tuple[Kernel, KernelInfo]]) -> 
 
 
 def _arguments(
-    table: BackwardInfo, info: KernelInfo, other_info: KernelInfo, path: Path, report: Report
+    table: BackwardInfo, info: KernelInfo, other_info: KernelInfo, report: Report
 ) -> tuple[tuple[str, str], ...]:
     """Return each parameter of the backward kernel with the forward value that it takes."""
     given, params = dict(table.args), {param.name for param in other_info.params}
     for name in given:
         if name not in params:
-            report(
-                f"{table.kernel} has no parameter {name!r}{suggest(name, sorted(params))}",
-                (*path, "args", name),
-            )
+            message = f"{table.kernel} has no parameter {name!r}"
+            report(message + suggest(name, sorted(params)), name)
     own = {param.name for param in info.params}
     return tuple(
         (param.name, given.get(param.name, param.name))

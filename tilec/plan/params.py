@@ -2,113 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.model.job import EMPTY
-from tilec.plan.points import Report, inlined
-from tilec_runtime.errors import ExpressionError
+from tilec.plan.args import DESCRIBED, offsets, passed_name
+from tilec.plan.report import Report
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean, nearest
-from tilec_runtime.model.tensormap import ALIGN, GRANULE, MOST_RANK, SIZE
 
-
-def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object]) -> str:
-    """Return the problem of a tensor descriptor's box at a point, or an empty string.
-
-    Otherwise a compiler would report it again for each image.
-    """
-    name, box = expr.parse_box(text)
-    param = params.get(name)
-    if param is None or param.kind is not ParamKind.TENSOR:
-        return f"{text}: {name!r} is no tensor of the launcher"
-    if param.rank != len(box) or not 1 <= param.rank <= MOST_RANK:
-        return f"{text} has a box of {len(box)} extents, and {name} has rank {param.rank}"
-    if param.align % GRANULE:
-        return f"{name} is passed as a tensor descriptor, and nothing says that it is aligned: params.{name}.aligned = {GRANULE}"
-    try:
-        extents: list[Any] = [part.evaluate(dict(axes)) for part in box]
-    except ExpressionError as error:
-        return f"{text}: {error.what}: the extents of a box are numbers and axes of the matrix"
-    if not all(
-        type(extent) is int and extent > 0 and not extent & (extent - 1) for extent in extents
-    ):
-        return f"{text}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}"
-    dtype = DTYPES.get(str(axes.get(param.dtype, param.dtype)))
-    if dtype is not None and extents[-1] * dtype.bytes < GRANULE:
-        row = f"{extents[-1]} x {dtype.bytes}"
-        return f"{text}: a row of a box has {GRANULE} bytes at least, and {row} are {extents[-1] * dtype.bytes}: widen the last extent"
-    return ""
-
-
-KIND = "slice"
-
-
-def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """Return the kernel with each slice as a tensor parameter and two entries of `args`.
-
-    A slice is an array that is passed as its address and its number of elements.
-    """
-    sliced = [table.name for table in kernel.params if table.kind == KIND]
-    if not sliced:
-        return kernel
-    written = tuple(_as_tensor(table) if table.kind == KIND else table for table in kernel.params)
-    kernel = dataclasses.replace(kernel, params=written)
-    if (
-        kernel.language == "simt" or kernel.args is not None
-    ):  # SIMT Python has slices of its own; given `args` list the arguments already
-        return kernel
-    axes = dict(kernel.matrix.axes)
-    declared = [param for param in decl.params if param.given and param.name not in axes]
-    tables = {table.name: table for table in kernel.params}
-    args: list[str] = []
-    taken: list[ParamTable] = []
-    rest = iter(declared)
-    for param in rest:
-        taken.append(tables.pop(param.name, ParamTable(name=param.name)))
-        if param.name not in sliced:
-            args.append(param.name)
-            continue
-        length = next(rest, None)
-        if length is None or not _counts(length):
-            behind = f"is {length.type} {length.name}" if length is not None else "is missing"
-            message = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {behind}"
-            report(message, ("kernel", kernel.name, "params", param.name, "kind"))
-            return kernel
-        args += [
-            f"{param.name}.ptr",
-            f"{DTYPES[length.dtype].name if length.dtype in DTYPES else 'u64'}({param.name}.size)",
-        ]
-    return dataclasses.replace(kernel, args=tuple(args), params=(*taken, *tables.values()))
-
-
-def _as_tensor(table: ParamTable) -> ParamTable:
-    return dataclasses.replace(table, kind="tensor", rank=1 if table.rank is None else table.rank)
-
-
-def _counts(param: ParamDecl) -> bool:
-    """Return whether a parameter can be a number of elements.
-
-    Compiled code may declare nothing but its size.
-    """
-    row = DTYPES.get(param.dtype)
-    return (
-        row.kind in ("int", "uint")
-        if row is not None
-        else param.kind != "tensor" and param.size == 8
-    )
-
-
-DESCRIBED = (
-    'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
-)
 _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
@@ -129,303 +35,242 @@ def symbol_axes(symbol: str) -> tuple[str, ...]:
     return tuple(_PLACE.findall(symbol))
 
 
-class Resolver:
-    """Resolves one kernel's parameters, and reports problems at their keys."""
+def params_of(
+    kernel: Kernel, decl: KernelDecl, report: Report
+) -> tuple[tuple[Param, ...], list[str]]:
+    """Return the launcher's parameters in order, and the names of those with a reported problem."""
+    unresolved: set[str] = set()
+    if kernel.args is None:
+        sources = _taken(kernel, decl, report)
+    else:
+        sources = _passed(kernel, decl)
+        unresolved.update(_unknown_names(kernel, decl, sources, report))
+    params = []
+    for name, source in sources.items():
+        param = _Parameter(name, kernel, decl, source, report).resolved()
+        if param is None:
+            unresolved.add(name)
+        else:
+            params.append(param)
+    return tuple(params), sorted(unresolved)
 
-    def __init__(self, kernel: Kernel, decl: KernelDecl, report: Report) -> None:
-        self.kernel = kernel
-        self.decl = decl
-        self.report = report
-        self.axes: Mapping[str, tuple[object, ...]] = dict(kernel.matrix.axes)
-        self.tables: Mapping[str, ParamTable] = {table.name: table for table in kernel.params}
-        self.template = decl.bound(cut(kernel.symbol)[1] or ())
-        self.unresolved: set[str] = set()  # parameters with a problem; other checks skip them
 
-    def params(self) -> tuple[Param, ...]:
-        """Return the launcher's parameters in order."""
-        if self.kernel.args is not None:
-            return self._params_of_args(self.kernel.args)
-        runtime = [p for p in self.decl.params if p.given and p.name not in self.axes]
-        names = [p.name for p in runtime]
-        for name in self.tables:
-            if name not in names:
-                known = [*names, *(p.name for p in self.decl.captures if p.kind == "scalar")]
-                message = (
-                    f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, known)}"
-                )
-                self.report(message, ("kernel", self.kernel.name, "params", name))
-        if self.kernel.language == "triton":
-            for decl in (decl for decl in runtime if decl.rank >= 0):
-                self.report(
-                    f"the source takes {_offsets(decl)}: {DESCRIBED}", ("kernel", self.kernel.name)
-                )
-        return self._resolved({decl.name: decl for decl in runtime})
+def _taken(kernel: Kernel, decl: KernelDecl, report: Report) -> Mapping[str, ParamDecl | None]:
+    """Return the source's parameters that launches give.
 
-    def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
-        declared = [p for p in self.decl.params if p.given]
-        path = ("kernel", self.kernel.name, "args")
-        parsed = [expr.parse_abi(text)[1] for text in args]
-        passed = [passed_name(entry) for entry in parsed]
-        source: dict[str, ParamDecl] = {}
-        for name, decl in zip(passed, declared, strict=True):
-            if name in self.tables or (name == decl.name and name not in self.axes):
-                source.setdefault(name, decl)
-        # The launcher's order is that of `params`, or of `args` if these name more parameters.
-        more = [name for name in source if name not in self.tables]
-        names = dict.fromkeys((*source, *self.tables) if more else self.tables)
-        for index, entry in enumerate(parsed):
-            for name in sorted(entry.names.difference(names, self.axes, expr.DEVICE_FACTS)):
-                self.unresolved.add(name)
-                if name in [p.name for p in declared]:
-                    message = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
-                else:
-                    message = f"unknown name {name!r}{suggest(name, [*names, *self.axes])}"
-                self.report(message, (*path, index))
-        return self._resolved({name: source.get(name) for name in names})
+    Tables of parameters that the source lacks, and tensors that only `args` can pass, are reported.
+    """
+    axes = dict(kernel.matrix.axes)
+    taken = [param for param in decl.params if param.given and param.name not in axes]
+    names = [param.name for param in taken]
+    captured = [param.name for param in decl.captures if param.kind == "scalar"]
+    for table in kernel.params:
+        if table.name not in names:
+            message = f"kernel {decl.name!r} has no parameter {table.name!r}"
+            report(message + suggest(table.name, [*names, *captured]), "params", table.name)
+    for param in taken:
+        if kernel.language == "triton" and param.rank >= 0:
+            report(f"the source takes {offsets(param)}: {DESCRIBED}")
+    return {param.name: param for param in taken}
 
-    def _resolved(self, wanted: Mapping[str, ParamDecl | None]) -> tuple[Param, ...]:
-        params = {name: self._param(name, decl) for name, decl in wanted.items()}
-        self.unresolved.update(name for name, param in params.items() if param is None)
-        return tuple(param for param in params.values() if param)
 
-    def _param(self, name: str, decl: ParamDecl | None) -> Param | None:
-        table = self.tables.get(name) or ParamTable(name=name)
-        dtype = self._dtype(name, table, decl)
-        kind = self._kind(name, table, decl, dtype)
-        if kind is None or dtype is None:
+def _passed(kernel: Kernel, decl: KernelDecl) -> Mapping[str, ParamDecl | None]:
+    """Return the launcher's parameters, each with the source's if an entry of `args` passes it.
+
+    Their order is that of `params`, or of `args` if it passes parameters without a table.
+    """
+    tables = dict.fromkeys(table.name for table in kernel.params)
+    axes = dict(kernel.matrix.axes)
+    declared = [param for param in decl.params if param.given]
+    sources: dict[str, ParamDecl] = {}
+    for text, param in zip(kernel.args or (), declared, strict=True):
+        name = passed_name(expr.parse_abi(text)[1])
+        if name in tables or (name == param.name and name not in axes):
+            sources.setdefault(name, param)
+    names = tables if sources.keys() <= tables.keys() else {**dict.fromkeys(sources), **tables}
+    return {name: sources.get(name) for name in names}
+
+
+def _unknown_names(
+    kernel: Kernel, decl: KernelDecl, known: Iterable[str], report: Report
+) -> Iterator[str]:
+    """Yield the names in `args` that are no parameters of the launcher, and report them."""
+    axes = dict(kernel.matrix.axes)
+    declared = [param.name for param in decl.params if param.given]
+    for index, text in enumerate(kernel.args or ()):
+        names = expr.parse_abi(text)[1].names
+        for name in sorted(names.difference(known, axes, expr.DEVICE_FACTS)):
+            message = f"unknown name {name!r}{suggest(name, [*known, *axes])}"
+            if name in declared:
+                message = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
+            report(message, "args", index)
+            yield name
+
+
+class _Parameter:
+    """A parameter of the launcher, as manifest and source describe it.
+
+    Attributes:
+        kernel, decl: the kernel, in the manifest and in the source.
+        table: its table in the manifest; empty if it has none.
+        source: its declaration in the source, None if `args` does not pass it unchanged.
+    """
+
+    def __init__(
+        self, name: str, kernel: Kernel, decl: KernelDecl, source: ParamDecl | None, report: Report
+    ) -> None:
+        tables = {table.name: table for table in kernel.params}
+        self.name, self.kernel, self.decl, self.source = name, kernel, decl, source
+        self.table = tables.get(name, ParamTable(name=name))
+        self.written = name in tables
+        self.report = report.at("params", name)
+        self.report_kernel = report
+
+    def resolved(self) -> Param | None:
+        """Return the parameter, or None after a report."""
+        table, source = self.table, self.source
+        dtype = self._dtype()
+        kind = self._kind(dtype)
+        if kind is None:
             return None
-        if table.optional and (kind is not ParamKind.TENSOR or self.kernel.language != "triton"):
-            language = self.kernel.language
-            message = f"a {language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
-            if kind is not ParamKind.TENSOR:
-                message = f"{name!r} is a {kind.value}, and only tensors may be None"
-            self.report(message, ("kernel", self.kernel.name, "params", name, "optional"))
+        if table.optional:
+            self._check_optional(kind)
         if kind is ParamKind.TENSOR:
-            return self._tensor(name, table, decl, dtype)
-        default = decl.default if table.default is None and decl else table.default
+            return self._tensor(dtype)
+        default = source.default if table.default is None and source else table.default
         return Param(
-            name=name,
+            name=self.name,
             kind=kind,
             dtype=dtype,
             default=default if isinstance(default, int | float) else None,
-            size=table.size or (decl.size if decl else 0),
+            size=table.size or (source.size if source else 0),
             doc=table.doc,
         )
 
-    def _tensor(
-        self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str
-    ) -> Param | None:
-        path = ("kernel", self.kernel.name, "params", name)
-        rank = self._rank(name, table, decl)
-        if rank < 0 and not (decl and decl.type):
-            self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", path)
+    def _check_optional(self, kind: ParamKind) -> None:
+        if kind is not ParamKind.TENSOR:
+            self.report(
+                f"{self.name!r} is a {kind.value}, and only tensors may be None", "optional"
+            )
+        elif self.kernel.language != "triton":
+            self.report(
+                f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not",
+                "optional",
+            )
+
+    def _tensor(self, dtype: str) -> Param | None:
+        table, source = self.table, self.source
+        rank = self._rank()
+        if rank < 0 and not (source and source.type):
+            self.report(f"a tensor parameter needs a rank: params.{self.name}.rank = 1, 2, …")
             return None
-        argument = self.template.get(decl.dtype, "") if decl else ""
-        if not dtype and (argument or not (decl and self.decl.typed)):
+        argument = self._argument()
+        if not dtype and (argument or not (source and self.decl.typed)):
             message = "the source does not say the dtype"
             if argument:
                 message = f"{argument!r} of the symbol is no dtype that tilec knows"
-            self.report(f"{message}: write it as params.{name}.dtype", path)
+            self.report(f"{message}: write it as params.{self.name}.dtype")
             return None
         return Param(
-            name=name,
+            name=self.name,
             kind=ParamKind.TENSOR,
             dtype=dtype,
             rank=rank,
-            out=self._out(name, table, decl),
-            stride=self._stride(name, table, rank),
+            out=self._out(),
+            stride=self._stride(rank),
             shape_divisible=table.divisible or (),
             align=table.aligned or 1,
             optional=table.optional,
             doc=table.doc,
         )
 
-    def _dtype(self, name: str, table: ParamTable, decl: ParamDecl | None) -> str | None:
-        path = ("kernel", self.kernel.name, "params", name)
-        stated = self._declared_dtype(decl) if decl else ""
-        if table.dtype is None:
-            return stated
-        if stated and stated != table.dtype and decl and decl.type:
+    def _argument(self) -> str:
+        """Return the template argument that is the dtype, or an empty string."""
+        bound = self.decl.bound(cut(self.kernel.symbol)[1] or ())
+        return bound.get(self.source.dtype, "") if self.source else ""
+
+    def _dtype(self) -> str:
+        """Return its dtype, or the axis that holds it; empty if neither manifest nor source says."""
+        source, written = self.source, self.table.dtype
+        stated = source.dtype if source else ""
+        if stated not in (*DTYPES, *(use.name for use in self.decl.axes)):
+            argument = self._argument()
+            axes = symbol_axes(argument)
+            axis = axes[0] if axes and argument == f"{{{axes[0]}}}" else ""
+            stated = axis or dtype_of(argument)
+        if written is not None and stated and stated != written and source and source.type:
             self.report(
-                f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({stated})",
-                (*path, "dtype"),
+                f"the manifest says dtype {written!r}, the source says {source.type!r} ({stated})",
+                "dtype",
             )
-        return table.dtype
+        return stated if written is None else written
 
-    def _declared_dtype(self, decl: ParamDecl) -> str:
-        if (
-            not decl.dtype
-            or decl.dtype in DTYPES
-            or decl.dtype in [use.name for use in self.decl.axes]
-        ):
-            return decl.dtype
-        argument = self.template.get(decl.dtype, "")
-        axes = symbol_axes(argument)
-        if axes and argument == f"{{{axes[0]}}}":
-            return axes[0]
-        return dtype_of(argument)
-
-    def _kind(
-        self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str | None
-    ) -> ParamKind | None:
-        path = ("kernel", self.kernel.name, "params", name)
+    def _kind(self, dtype: str) -> ParamKind | None:
+        table, source, name = self.table, self.source, self.name
         if table.kind is not None:
             return ParamKind(table.kind)
-        if decl is not None and decl.type and decl.kind in ("tensor", "scalar", "struct"):
-            return ParamKind(decl.kind)
-        if name in self.tables and self._is_array(name, table, decl):
+        if source is not None and source.type and source.kind in ("tensor", "scalar", "struct"):
+            return ParamKind(source.kind)
+        if self.written and self._is_array():
             return ParamKind.TENSOR
-        if table.default is not None and dtype == "":
-            message = f"{name!r} has a default, so that it is a number, and nothing says its dtype"
-            self.report(f'{message}: params.{name}.dtype = "f32"', path)
-            return None
         if dtype:
             return ParamKind.SCALAR
-        where = path if name in self.tables else ("kernel", self.kernel.name)
+        if table.default is not None:
+            message = f"{name!r} has a default, so that it is a number, and nothing says its dtype"
+            self.report(f'{message}: params.{name}.dtype = "f32"')
+            return None
         example = f'params.{name} = {{ dtype = "f32", rank = 1 }} for a tensor, {{ dtype = "f32" }} for a number'
-        self.report(f"the source does not say what parameter {name!r} is: {example}", where)
+        report = self.report if self.written else self.report_kernel
+        report(f"the source does not say what parameter {name!r} is: {example}")
         return None
 
-    def _is_array(self, name: str, table: ParamTable, decl: ParamDecl | None) -> bool:
-        """Return whether manifest or source treat a parameter of no stated kind as an array."""
+    def _is_array(self) -> bool:
+        """Return whether manifest or source treat it as an array."""
+        table, source, name = self.table, self.source, self.name
         facts = (table.rank, table.out, table.stride, table.contiguous)
         if any(fact is not None for fact in (*facts, table.divisible, table.aligned)):
             return True
         # Machine code without names marks each parameter as written, since stores are unknown.
-        written = decl is not None and decl.out and self.decl.named
-        if table.optional or written or (decl is not None and decl.rank >= 0):
+        out = source is not None and source.out and self.decl.named
+        if table.optional or out or (source is not None and source.rank >= 0):
             return True
         texts = self.kernel.launch.expressions
         used = any(name == of and attribute for t in texts for of, attribute in expr.parse(t).uses)
         inputs = (item for case in self.kernel.cases for item in case.inputs)
         return used or any(item.name == name and item.shape is not None for item in inputs)
 
-    def _out(self, name: str, table: ParamTable, decl: ParamDecl | None) -> bool:
-        stated = decl.out if decl else None
-        if table.out is None:
-            return bool(stated)
-        if table.out and stated is False and decl:
+    def _out(self) -> bool:
+        source, written = self.source, self.table.out
+        if written and source and source.out is False:
             self.report(
-                f"out = true, but the source only reads it ({decl.type} {decl.name})",
-                ("kernel", self.kernel.name, "params", name, "out"),
+                f"out = true, but the source only reads it ({source.type} {source.name})", "out"
             )
-        return table.out
+        return bool(source and source.out) if written is None else written
 
-    def _rank(self, name: str, table: ParamTable, decl: ParamDecl | None) -> int:
-        stated = decl.rank if decl else -1
-        if table.rank is None:
-            return stated
-        if stated >= 0 and table.rank != stated and decl:
-            source = f"says {decl.type} (rank {stated})" if decl.type else f"takes {_offsets(decl)}"
-            self.report(
-                f"rank {table.rank}, but the source {source}",
-                ("kernel", self.kernel.name, "params", name, "rank"),
+    def _rank(self) -> int:
+        source, written = self.source, self.table.rank
+        stated = source.rank if source else -1
+        if source and written is not None and stated >= 0 and written != stated:
+            says = (
+                f"says {source.type} (rank {stated})" if source.type else f"takes {offsets(source)}"
             )
-        return table.rank
+            self.report(f"rank {written}, but the source {says}", "rank")
+        return stated if written is None else written
 
-    def _stride(self, name: str, table: ParamTable, rank: int) -> tuple[int | None, ...] | None:
-        path = ("kernel", self.kernel.name, "params", name)
+    def _stride(self, rank: int) -> tuple[int | None, ...] | None:
+        table, name = self.table, self.name
         for key, facts in (("stride", table.stride), ("divisible", table.divisible)):
             if facts is not None and len(facts) != rank:
                 shown = f"rank {rank}" if rank >= 0 else "no rank"
-                self.report(f"{len(facts)} given for a tensor of {shown}", (*path, key))
-        if table.stride is not None:
+                self.report(f"{len(facts)} given for a tensor of {shown}", key)
+        if table.stride is not None or table.contiguous or rank <= 0:
             return table.stride
-        if table.contiguous is False and rank > 0:
+        if table.contiguous is False:
             return (None,) * rank
         passed = [expr.parse_abi(text)[1] for text in self.kernel.args or ()]
-        if (
-            table.contiguous is None
-            and rank > 0
-            and any((name, "stride") in e.uses for e in passed)
-        ):
-            # A kernel that does not get the last stride assumes 1.
-            last = {(name, "stride", -1), (name, "stride", rank - 1)}
-            free = any(last & e.extents for e in passed)
-            return (*(None,) * (rank - 1), None if free else 1)
-        return None
-
-
-def passed_name(entry: expr.Expr) -> str:
-    """Return the parameter that an entry of `args` passes unchanged, or an empty string."""
-    name = entry.text.strip().removesuffix(".ptr")
-    return name if name in entry.names else ""
-
-
-def _offsets(decl: ParamDecl) -> str:
-    """Return a description of how a Triton kernel reads a tensor descriptor."""
-    return f"tiles of {decl.name} at {decl.rank} offset{'' if decl.rank == 1 else 's'}"
-
-
-def abi_of_args(
-    kernel: Kernel,
-    decl: KernelDecl,
-    params: Sequence[Param],
-    axes: Mapping[str, object],
-    report: Report,
-) -> tuple[AbiSlot, ...]:
-    """Return the arguments of the entry point by `args`, at one point of the matrix.
-
-    The types may differ between points with other values of dtype axes.
-    """
-    by_name = {p.name: p for p in params}
-    declared = [p for p in decl.params if p.given]
-    slots = []
-    for index, (text, source) in enumerate(zip(kernel.args or (), declared, strict=False)):
-        slot, fault = _slot(inlined(kernel, text), source, by_name, axes, kernel.language)
-        if fault:
-            report(fault, ("kernel", kernel.name, "args", index))
-        slots += [slot] if slot else []
-    for position, source in enumerate(p for p in decl.params if p.kind != "constant"):
-        if source.kind == "empty":
-            slots.insert(position, EMPTY)
-    return tuple(slots)
-
-
-def _slot(
-    text: str,
-    source: ParamDecl,
-    params: Mapping[str, Param],
-    axes: Mapping[str, object],
-    language: str,
-) -> tuple[AbiSlot | None, str]:
-    """Return the slot of an entry of `args`, and its contradiction to the source or ""."""
-    kind, parsed = expr.parse_abi(text)
-    name = parsed.text.strip()
-    param = params.get(name)
-    if not kind and param is not None:
-        kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
-    kind = str(axes.get(kind, kind))
-    if kind == expr.DESCRIPTOR:
-        slot = AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN)
-        if language != "triton":
-            return slot, f"{text!r}: tensor descriptors are made for Triton kernels alone"
-        return slot, fault_of(text, params, axes)
-    if kind in ("ptr", "tensor"):
-        address = text if kind == "ptr" else f"{name}.ptr"
-        slot = AbiSlot(type="ptr", expr=address, size=8, align=8)
-        return slot, _no_address(text, source, language)
-    if kind == "struct" and param is not None:
-        size = param.size or source.size
-        align = min(8, size & -size) if size else 1
-        fault = f"{text!r} is a struct of unknown size: say params.{param.name}.size"
-        return AbiSlot(type="struct", expr=text, size=size, align=align), "" if size else fault
-    if kind in DTYPES:
-        size = DTYPES[kind].bytes
-        slot = AbiSlot(type=kind, expr=parsed.text, size=size, align=size)
-        stated = str(axes.get(source.dtype, source.dtype))
-        differs = source.type and stated in DTYPES and stated != kind
-        fault = (
-            f"{text!r} packs {kind}, but the source takes {source.type} {source.name} ({stated})"
-        )
-        return slot, fault if differs else ""
-    return None, f"{text!r} has no type: cast it, for example i32({text})"
-
-
-def _no_address(text: str, source: ParamDecl, language: str) -> str:
-    """Return why the source accepts no address for a parameter, or an empty string."""
-    if language == "triton" and source.rank >= 0:
-        return f"{text!r} is an address, and the source takes {_offsets(source)}: {DESCRIBED}"
-    if source.type and source.kind != "tensor":
-        return f"{text!r} is an address, but the source takes {source.type} {source.name}"
-    return ""
+        if not any((name, "stride") in entry.uses for entry in passed):
+            return None
+        # A kernel that does not get the last stride assumes 1.
+        last = {(name, "stride", -1), (name, "stride", rank - 1)}
+        free = any(last & entry.extents for entry in passed)
+        return (*(None,) * (rank - 1), None if free else 1)

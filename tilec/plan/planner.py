@@ -10,14 +10,16 @@ from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.tuning import table_of
+from tilec.plan.args import abi_of_args, with_slices
 from tilec.plan.captures import with_captures
 from tilec.plan.checks import check_entry, check_kernel, check_names
 from tilec.plan.launch_checks import check_clusters, check_shared
 from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
 from tilec.plan.operators import operator_of
-from tilec.plan.params import Resolver, abi_of_args, with_slices
+from tilec.plan.params import params_of
 from tilec.plan.points import for_targets, inlined, is_for, with_points
+from tilec.plan.report import Path, Report
 from tilec.plan.source import (
     check_checks,
     check_source_axes,
@@ -72,22 +74,16 @@ class Planner:
         *,
         shipped: bool,
     ) -> None:
-        self.manifest, self.wanted, self.profile, self.selection, self.shipped = (
-            manifest,
-            wanted,
-            profile,
-            selection,
-            shipped,
-        )
+        self.manifest, self.wanted, self.profile = manifest, wanted, profile
+        self.selection, self.shipped = selection, shipped
+        self.report = Report(self._collect)
         self.problems: dict[Diagnostic, None] = {}
         self.offered: list[Job] = []
         self.remarks: list[str] = []
 
-    def report(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        """Collect a problem."""
-        self.problems[
-            self.manifest.locate.problem(path, what, index=column - 1 if column else None)
-        ] = None
+    def _collect(self, what: str, path: Path, column: int) -> None:
+        index = column - 1 if column else None
+        self.problems[self.manifest.locate.problem(path, what, index=index)] = None
 
     def kernel(
         self,
@@ -98,7 +94,7 @@ class Planner:
         tuned: Tuned | None,
     ) -> PlannedKernel:
         """Plan a kernel; its jobs are meaningless if problems were reported."""
-        report = self.report
+        report = self.report.at("kernel", kernel.name)
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         kernel, points = with_points(kernel, decl, report)
         written = kernel
@@ -113,9 +109,8 @@ class Planner:
             return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
         kernel = with_source(kernel, decl, report)
         self.remarks.extend(filter(None, (decl.note, unfollowed_note(kernel, decl))))
-        resolver = Resolver(kernel, decl, report)
-        params = with_optional(resolver.params(), lists)
-        unresolved = sorted(resolver.unresolved)
+        params, unresolved = params_of(kernel, decl, report)
+        params = with_optional(params, lists)
         everything = expand(kernel, points, params, report, unresolved=unresolved, lists=lists)
         check_kernel(kernel, decl, params, everything, language, once, unresolved=unresolved)
         reach = language.reach(self.wanted)
@@ -126,12 +121,12 @@ class Planner:
         jobs = tuple(
             job
             for variant in variants
-            for job in self._jobs(spec, kernel, variant, reach, language)
+            for job in self._jobs(spec, kernel, variant, reach, language, report)
         )
-        self._check_targets(kernel, variants, reach, language)
+        self._check_targets(kernel, variants, reach, language, report)
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
-        check_names(kernel, jobs, report)
+        check_names(jobs, report)
         info = dataclasses.replace(
             _info(kernel, decl, params, variants),
             table=table,
@@ -147,20 +142,25 @@ class Planner:
             self.selection.hints(kernel, variant.id, target)
 
     def _check_targets(
-        self, kernel: Kernel, variants: Sequence[Variant], reach: Reach, language: LanguageFacts
+        self,
+        kernel: Kernel,
+        variants: Sequence[Variant],
+        reach: Reach,
+        language: LanguageFacts,
+        report: Report,
     ) -> None:
         """Report selected targets that the language refuses, and a shipped kernel without a target."""
-        selection, path = self.selection, ("kernel", kernel.name)
+        selection = self.selection
         for variant, (target, reason) in itertools.product(variants, reach.refused.items()):
             # An override or `--select` may exclude a target that the language refuses.
             if selection.allows(variant.id, target) and selection.takes(
                 kernel.name, variant.id, target
             ):
-                self.report(f"target {target}: {reason}", path)
+                report(f"target {target}: {reason}")
         if reach or not self.shipped:
             return
         if selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
-            self.report(no_target(kernel, language, self.wanted), path)
+            report(no_target(kernel, language, self.wanted))
 
     def _jobs(
         self,
@@ -169,15 +169,13 @@ class Planner:
         variant: Variant,
         reach: Reach,
         language: LanguageFacts,
+        report: Report,
     ) -> Iterator[Job]:
         """Yield the selected jobs of a variant."""
         if kernel.args is not None:  # with dtype axes in `args`, variants pack different types
-            spec = dataclasses.replace(
-                spec,
-                abi=abi_of_args(
-                    kernel, spec.decl, spec.params, dict(variant.constants), self.report
-                ),
-            )
+            values = dict(variant.constants)
+            abi = abi_of_args(kernel, spec.decl, spec.params, values, report)
+            spec = dataclasses.replace(spec, abi=abi)
         # A hint that is an axis of the matrix is part of the variant's id: nothing overrides it.
         axes = {
             name: value

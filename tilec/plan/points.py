@@ -7,11 +7,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from tilec.manifest.types import Kernel
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Variant
+from tilec.plan.report import Report
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import Target
@@ -25,13 +25,6 @@ def axis_values(kernel: Kernel, name: str) -> list[AxisValue]:
     """Return the values of an axis, with those of included points; empty for another name."""
     included = [value for point in kernel.matrix.include for axis, value in point if axis == name]
     return [*dict(kernel.matrix.axes).get(name, ()), *included]
-
-
-class Report(Protocol):
-    """Collects problems."""
-
-    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        """Collect a problem at a key path, and a column (from 1) inside its value if known."""
 
 
 # A name, or a quoted string, whose words are no names.
@@ -84,10 +77,10 @@ def _configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Sequence[Point
     names = [{name for name, _ in config} for config in configs]
     if not any(names):
         fault = f"{decl.name} has no @triton.autotune whose configurations could be taken"
-    elif odd := set.union(*names) - set.intersection(*names):
+    elif odd := names[0].union(*names) - names[0].intersection(*names):
         fault = f"some configurations of {decl.name} say nothing of {', '.join(sorted(odd))}: make it an axis of the matrix"
     if fault:
-        report(fault, ("kernel", kernel.name, "matrix"))
+        report(fault, "matrix")
         return ((),)
     for param in decl.params:
         replaced = [name for name in param.follows if name in own]
@@ -95,7 +88,7 @@ def _configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Sequence[Point
             report(
                 f"{decl.name} computes {param.name} from {replaced[0]} by a heuristic, and the matrix gives "
                 f'{replaced[0]} other values: compute it too, such as let.{param.name} = "…"',
-                ("kernel", kernel.name, "matrix"),
+                "matrix",
             )
     return configs
 
@@ -103,11 +96,10 @@ def _configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Sequence[Point
 def _points(kernel: Kernel, configs: Sequence[Point], report: Report) -> Iterator[MatrixPoint]:
     """Yield the points of a matrix in order, each with every configuration."""
     matrix = kernel.matrix
-    path = ("kernel", kernel.name, "matrix")
     names = [*dict(matrix.axes), *dict(configs[0])]
     total = math.prod(len(values) for _, values in matrix.axes) * len(configs)
     if total > 1_000_000:
-        report(f"the matrix is a product of {total} points: that is no build", path)
+        report(f"the matrix is a product of {total} points: that is no build", "matrix")
         return
     excluded = _excluder(kernel, names, report)
     products = itertools.product(*([(n, value) for value in values] for n, values in matrix.axes))
@@ -116,8 +108,11 @@ def _points(kernel: Kernel, configs: Sequence[Point], report: Report) -> Iterato
     for included in matrix.include:
         given = dict(included)
         if missing := [name for name in names if name not in given]:
-            message = f"an included point gives every axis: {', '.join(missing)} is missing"
-            report(message, (*path, "include"))
+            report(
+                f"an included point gives every axis: {', '.join(missing)} is missing",
+                "matrix",
+                "include",
+            )
         else:
             points.append(tuple((name, given[name]) for name in names))
     for point in dict.fromkeys(points):
@@ -147,8 +142,11 @@ def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[
                     broken.add(index)
                     report(
                         error.what,
-                        ("kernel", kernel.name, "matrix", "exclude", index, "when"),
-                        error.column,
+                        "matrix",
+                        "exclude",
+                        index,
+                        "when",
+                        column=error.column,
                     )
         return False
 
@@ -189,7 +187,7 @@ def derived_at(
         except ExpressionError as error:
             if report is None:
                 continue
-            report(error.what, ("kernel", kernel.name, "let", name), error.column)
+            report(error.what, "let", name, column=error.column)
             return
         yield name, env[name]
 

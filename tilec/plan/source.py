@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
 from tilec.model.declaration import AxisUse, KernelDecl
-from tilec.plan.params import misspelt_axis, passed_name
-from tilec.plan.points import Report, filled, inlined
+from tilec.plan.args import passed_name
+from tilec.plan.params import misspelt_axis
+from tilec.plan.points import filled, inlined
+from tilec.plan.report import Report
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -21,16 +23,17 @@ from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
 def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     """Return the kernel with the grid, block and conditions of its source added."""
     launch = kernel.launch
-    path = ("kernel", kernel.name, "launch", "grid")
     if decl.grid and launch.grid and not decl.grid_free:
         report(
             f"the grid follows from the outputs, {' x '.join(decl.grid)}: leave launch.grid out",
-            path,
+            "launch",
+            "grid",
         )
     if decl.grid_free and len(launch.grid) > 1:
         report(
             "the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one",
-            path,
+            "launch",
+            "grid",
         )
     axes = dict(kernel.matrix.axes)
     constants = {
@@ -78,7 +81,7 @@ def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
         message = f"{len(names)} params, but {decl.name} takes {len(decl.params)} parameters, which have no names of their own ({sizes})"
         report(
             f"{message}: name each, in order, or say with args what each of them gets",
-            ("kernel", kernel.name, "params"),
+            "params",
         )
         return decl
     return dataclasses.replace(
@@ -106,11 +109,11 @@ def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         if name not in axes:
             example = '["f32"]' if found_uses[0].dtype else "[64]"
             message = f"axis {name} of the source has no values ({where}, {decl.location}): give it some, such as {name} = {example}"
-            report(message + misspelt_axis(name, axes, decl), ("kernel", kernel.name, "matrix"))
+            report(message + misspelt_axis(name, axes, decl), "matrix")
             sound = False
         for value in axes.get(name, ()):
             if message := _misuse(value, found_uses[0], tile=name in tiles):
-                report(message, ("kernel", kernel.name, "matrix", name))
+                report(message, "matrix", name)
                 sound = False
     return sound
 
@@ -131,8 +134,10 @@ def _misuse(value: AxisValue, use: AxisUse, *, tile: bool) -> str:
 def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:
     """Return diagnostics of accesses that `checks = "deny"` refuses, located in the source."""
     if kernel.checks and decl.safety is None:
-        message = f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does"
-        report(message, ("kernel", kernel.name, "checks"))
+        report(
+            f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does",
+            "checks",
+        )
     if kernel.checks != Checks.DENY.value:
         return ()
     prefixes = {

@@ -11,6 +11,7 @@ from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.lists import ArrayList, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
 from tilec.plan.points import MatrixPoint
+from tilec.plan.report import Report
 from tilec_runtime.errors import Location
 from tilec_runtime.model.signature import ListParam, Param, ParamKind
 
@@ -37,19 +38,22 @@ def kernel(counts: tuple[Any, ...] = (2, 4), **changed: Any) -> Kernel:
 def reported(kernel: Kernel, decl: KernelDecl = DECL) -> list[tuple[str, str]]:
     problems: list[tuple[str, str]] = []
 
-    def report(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        problems.append((".".join(map(str, path[2:])), what))
+    def collect(what: str, path: tuple[str | int, ...], column: int) -> None:
+        problems.append((".".join(map(str, path)), what))
 
-    with_lists(kernel, decl, report)
+    with_lists(kernel, decl, Report(collect))
     return problems
 
 
-def no_report(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+def refuse(what: str, path: tuple[str | int, ...], column: int) -> None:
     raise AssertionError(f"{path}: {what}")
 
 
+NO_REPORT = Report(refuse)
+
+
 def test_a_list_is_a_parameter_for_each_array() -> None:
-    planned, decl, lists = with_lists(kernel(), DECL, no_report)
+    planned, decl, lists = with_lists(kernel(), DECL, NO_REPORT)
     names = ["c_0", "c_1", "c_2", "c_3", "x", "a_0", "a_1", "a_2", "a_3"]
     assert [param.name for param in decl.params] == names
     assert planned.launch.requires == (
@@ -64,7 +68,7 @@ def test_a_list_is_a_parameter_for_each_array() -> None:
         ListParam(name=name, first=first, most=4, axis="G") for name, first in (("c", 0), ("a", 5))
     )
     points = [MatrixPoint(axes=(("G", count),)) for count in (2, 4)]
-    variants = expand(planned, points, params, no_report, lists=lists)
+    variants = expand(planned, points, params, NO_REPORT, lists=lists)
     assert [
         (variant.id, [fact.param for fact in variant.assume if fact.absent]) for variant in variants
     ] == [("grouped-G2", ["c_2", "c_3", "a_2", "a_3"]), ("grouped-G4", [])]
