@@ -366,7 +366,7 @@ def test_nvcc_takes_host_code(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_toolchain(tmp_path: Path) -> None:
-    tools = {t.name: t for t in frontend(state_dir=str(tmp_path)).toolchain()}
+def test_the_toolchain() -> None:
+    tools = {t.name: t for t in frontend().toolchain()}
     assert {"libnvrtc", "libnvrtc-builtins", "ptxas", "headers"} <= set(tools)
     assert all(len(t.digest) == 64 and t.version for t in tools.values())

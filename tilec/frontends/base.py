@@ -27,9 +27,9 @@ class ToolSearch:
         path: value of PATH.
         cuda: version range of the toolkit that the manifest accepts, such as `>=13.2,<13.5`; empty
             for any.
-        state_dir: directory of the cache, which holds the table of tool digests; empty to hash
+        state_dir: directory of the cache, which holds records of tools' digests; empty to hash
             files in every process.
-        verify: hash every file of a tool; ignore the table and the file lists of wheels.
+        verify: hash every file of a tool; ignore records and the file lists of wheels.
     """
 
     prefer: str = "wheels"

@@ -61,6 +61,7 @@ def tool(tmp_path: Path, monkeypatch, name: str, script: str) -> ToolSearch:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
+    (tmp_path / "cuda" / "version.json").write_text('{"cuda": {"version": "13.4.1"}}')
     monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     return ToolSearch(cuda_home=str(tmp_path / "cuda"), path="/usr/bin:/bin", prefer="system")
 

@@ -17,7 +17,6 @@ from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
-from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.search import Tool, locate, require
@@ -27,7 +26,7 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
 
-_ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
+_ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers")
 _LINKER = "libnvJitLink"
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
 
@@ -62,8 +61,7 @@ class CudaFrontend:
                 manifest's range.
         """
         tools = list(self._require(_ALWAYS).values())
-        # The three rows of headers are one directory.
-        infos = [tool.info for tool in tools if tool.name not in ("crt-headers", "cccl-headers")]
+        infos = [tool.info for tool in tools]
         for optional in ("nvcc", _LINKER):
             tool, _ = locate(optional, self._search)
             if tool is not None and tool.release == tools[0].release:
@@ -144,7 +142,7 @@ class CudaFrontend:
             InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest)
             for name in ("nvcc", "cudafe++", "cicc", "fatbinary")
         ]
-        return [*parts, *host_parts(self._search.path, DigestTable(self._search.state_dir))]
+        return [*parts, *host_parts(self._search.path, self._search.state_dir)]
 
     @staticmethod
     def _check_include(job: Job, options: CudaOptions) -> None:

@@ -23,7 +23,7 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
 
-TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", LINKER)
+TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", LINKER)
 # Top-level modules, by the distributions that install them.
 PACKAGES = {"numba-cuda": "numba_cuda", "numba": "numba", "llvmlite": "llvmlite"}
 
@@ -75,8 +75,7 @@ class SimtFrontend:
         ]
         packages.require_minor("numba-cuda", infos[0].version, api.TESTED, api.FIX)
         tools = require(TOOLS, self._search).values()
-        rows = [tool.info for tool in tools if tool.name != "crt-headers"]
-        return [*infos, packages.interpreter(), *rows]
+        return [*infos, packages.interpreter(), *(tool.info for tool in tools)]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """Return the source, project modules it may import, and the files of `link`.

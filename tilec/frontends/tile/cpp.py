@@ -19,7 +19,6 @@ from tilec.frontends.tools.cpp.nvcc import host_parts, run_nvcc
 from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_options
 from tilec.frontends.tools.cpp.parse import TILE
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable
-from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.machine_code import timeout_error
@@ -60,7 +59,7 @@ class CppCompiler:
             InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest)
             for name in (*_NVCC, "headers")
         ]
-        files += host_parts(self._search.path, DigestTable(self._search.state_dir))
+        files += host_parts(self._search.path, self._search.state_dir)
         return sorted(files, key=lambda file: file.name)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:

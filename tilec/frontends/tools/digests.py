@@ -1,101 +1,46 @@
-"""Cache digests of large files by path and status, to hash a compiler once."""
+"""Digests of large files, such as compilers, and of rows in wheels' file lists."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from tilec.model.digest import stream_digest
 from tilec_runtime.bundle import store
 from tilec_runtime.bundle.place import exposure
-from tilec_runtime.model.digest import canonical_json
+from tilec_runtime.model.digest import canonical_json, sha256
 
-_KIND, _NAME = store.KINDS[1], hashlib.sha256(b"facts about tools").hexdigest()
-
-
-class DigestTable:
-    """A table of facts about files, stored in the cache in `state_dir`.
-
-    With an empty `state_dir`, or one that other users can change, the table is in memory only. A
-    table that cannot be read counts as empty, and one that cannot be written is dropped: it only
-    saves time.
-    """
-
-    def __init__(self, state_dir: str) -> None:
-        self._root = Path(state_dir) if state_dir and not exposure(Path(state_dir)) else None
-        self._rows = self._load()
-
-    def sha256(self, path: Path) -> str:
-        """Return the hex SHA-256 of a file's bytes.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
-        return self.fact("sha256", path, lambda: file_sha256(path))
-
-    def fact(self, kind: str, path: Path, measure: Callable[[], str]) -> str:
-        """Return the cached result of `measure` for this file, or call it if the file changed.
-
-        Args:
-            kind: name of the fact.
-            path: the file.
-            measure: computes the fact.
-
-        Raises:
-            OSError: the file is missing.
-        """
-        stat = path.stat()
-        key = f"{kind}:{path}"
-        # A program can restore size and modification time, but not the change time.
-        stamp = f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
-        row = self._rows.get(key)
-        if row is not None and row[0] == stamp:
-            return row[1]
-        value = measure()
-        self._rows[key] = (stamp, value)
-        self._save()
-        return value
-
-    def _load(self) -> dict[str, tuple[str, str]]:
-        if self._root is None:
-            return {}
-        try:
-            entry = store.load(store.path_of(self._root, _KIND, _NAME), now=time.time())
-            rows = {} if entry is None else entry[0]["facts"]
-            return {str(key): (str(stamp), str(value)) for key, (stamp, value) in rows.items()}
-        except (
-            OSError,
-            store.DamagedError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            RecursionError,
-        ):
-            return {}
-
-    def _save(self) -> None:
-        if self._root is None:
-            return
-        # Keep the rows that another process wrote meanwhile. Without a lock a row may still be
-        # lost; it is then measured again.
-        self._rows = {**self._load(), **self._rows}
-        with contextlib.suppress(OSError):
-            store.save(self._root, _KIND, _NAME, canonical_json({"facts": self._rows}), b"")
+_KIND = store.KINDS[1]
 
 
-def file_sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file.
+def file_sha256(path: Path, state_dir: str = "") -> str:
+    """Return the hex SHA-256 of a file, from a record in the cache in `state_dir` if there is one.
+
+    A record is valid for one status of the file. One that is damaged, or that other users can
+    change, counts as missing.
 
     Raises:
         OSError: the file cannot be read.
     """
+    stat = path.stat()
+    # A program can restore size and modification time, but not the change time.
+    stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    name = sha256(canonical_json({"path": str(path), "stamp": stamp}))
+    root = Path(state_dir) if state_dir and not exposure(Path(state_dir)) else None
+    if root is not None:
+        with contextlib.suppress(OSError, store.DamagedError):
+            entry = store.load(store.path_of(root, _KIND, name), now=time.time())
+            if entry is not None:
+                return str(entry[0]["sha256"])
     with path.open("rb") as file:
-        return stream_digest(file)
+        digest = stream_digest(file)
+    if root is not None:
+        with contextlib.suppress(OSError):
+            store.save(root, _KIND, name, canonical_json({"sha256": digest}), b"")
+    return digest
 
 
 def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:

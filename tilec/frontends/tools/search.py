@@ -8,11 +8,11 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.digests import DigestTable, actual_rows
+from tilec.frontends.tools.digests import actual_rows, file_sha256
 from tilec.frontends.tools.wheels import owner_of, records
 from tilec_runtime.errors import TilecError, ToolchainError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
@@ -21,6 +21,7 @@ used: set[str] = set()
 """Paths of all tools that this process used; a build records their file status."""
 
 FIX = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+_UNKNOWN = "its toolkit's release is unknown"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,21 +76,21 @@ class _Root:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
-    """One row of the tool table: kind, use, and for headers a file that they contain."""
+    """One row of the tool table: kind, use, and for headers a file of each wheel that has some."""
 
     kind: str
     use: str
-    sentinel: str = ""
+    files: tuple[str, ...] = ()
 
 
 _TABLE: dict[str, _Row] = {
     "libnvrtc": _Row(kind="lib", use="compiles CUDA C++"),
     "libnvrtc-builtins": _Row(kind="lib", use="part of NVRTC"),
     "ptxas": _Row(kind="bin", use="verifies PTX"),
-    "headers": _Row(kind="include", use="CUDA headers", sentinel="cuda_fp16.h"),
-    "crt-headers": _Row(kind="include", use="CUDA headers", sentinel="crt/host_defines.h"),
-    "cccl-headers": _Row(
-        kind="include", use="CUB, Thrust, libcu++", sentinel="cccl/cuda/std/cstdint"
+    "headers": _Row(
+        kind="include",
+        use="CUDA headers",
+        files=("cuda_fp16.h", "crt/host_defines.h", "cccl/cuda/std/cstdint"),
     ),
     "nvcc": _Row(kind="bin", use='CUDA C++ with compiler = "nvcc"'),
     "cudafe++": _Row(kind="bin", use="part of nvcc"),
@@ -140,14 +141,8 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
         raise ToolchainError(f"{half}{_listed(missing)} not found; looked for:{listing}", fix=FIX)
     _check_release(tools.values(), search)
     if digest:
-        table = DigestTable(search.state_dir)
-        # The three rows of headers may be one directory: hash each path once.
-        digests = {
-            path: _digest(tool, table, verify=search.verify)
-            for path, tool in {t.path: t for t in tools.values()}.items()
-        }
         tools = {
-            name: dataclasses.replace(tool, digest=digests[tool.path])
+            name: dataclasses.replace(tool, digest=_digest(tool, search))
             for name, tool in tools.items()
         }
     return tools
@@ -159,15 +154,13 @@ def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]
     looked: list[str] = []
     for root in _roots(search):
         for path in _candidates(name, row, root):
-            looked.append(str(path))
+            absent = (path / file for file in row.files if not (path / file).is_file())
+            looked.append(str(next(absent, path)))
             hit = _existing(path, row)
             if hit is not None:
-                return Tool(
-                    name=name,
-                    path=str(hit),
-                    version=_version(name, hit, root, search),
-                    origin=root.origin,
-                ), tuple(looked)
+                version = _version(hit, row, root)
+                tool = Tool(name=name, path=str(hit), version=version, origin=root.origin)
+                return tool, tuple(looked)
     if not looked:
         looked.append(
             "site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)"
@@ -182,24 +175,19 @@ def survey(search: ToolSearch) -> list[ToolReport]:
         try:
             tool, looked = locate(name, search)
             problem = "" if tool else "not found"
-            if (
-                tool
-                and search.cuda
-                and tool.release != (0, 0)
-                and not check_range(tool.version, search.cuda)
-            ):
+            if tool and not tool.version:
+                problem = _UNKNOWN
+            elif tool and search.cuda and not check_range(tool.version, search.cuda):
                 problem = f"version {tool.version} is outside of the range {search.cuda}"
         except (TilecError, OSError) as exc:
             tool, looked, problem = None, (), str(exc)
         reports.append(
             ToolReport(name=name, use=row.use, tool=tool, looked=looked, problem=problem)
         )
-    # CCCL has its own version numbers.
-    known = [r for r in reports if r.name != "cccl-headers" and r.tool and r.tool.release != (0, 0)]
-    newest = max((r.tool.release for r in known if r.tool), default=(0, 0))
+    newest = max((r.tool.release for r in reports if r.tool), default=(0, 0))
     for index, report in enumerate(reports):
         release = report.tool.release if report.tool else newest
-        if report in known and release != newest and not report.problem:
+        if release != newest and not report.problem:
             message = f"of release {release[0]}.{release[1]}, others are of {newest[0]}.{newest[1]}"
             reports[index] = dataclasses.replace(report, problem=message)
     return reports
@@ -232,17 +220,22 @@ def check_range(version: str, wanted: str) -> bool:
     return True
 
 
-def _check_release(tools: Iterable[Tool], search: ToolSearch) -> None:
-    # CCCL has its own version numbers.
-    known = [t for t in tools if t.release != (0, 0) and t.name != "cccl-headers"]
-    if len({t.release for t in known}) > 1:
-        listing = "".join(f"\n    {t.name} {t.version} ({t.origin}: {t.path})" for t in known)
+def _check_release(tools: Collection[Tool], search: ToolSearch) -> None:
+    for tool in tools:
+        if not tool.version:
+            raise ToolchainError(
+                f"{tool.path}: {_UNKNOWN}",
+                cause="the toolkit has neither version.json nor include/cuda.h",
+                fix=f"install that toolkit whole, or {FIX}",
+            )
+    if len({tool.release for tool in tools}) > 1:
+        listing = "".join(f"\n    {t.name} {t.version} ({t.origin}: {t.path})" for t in tools)
         raise ToolchainError(
             f"the toolchain is mixed, its parts are of different CUDA releases:{listing}",
             cause="some of the wheels were upgraded alone, or only part of a toolkit is installed",
             fix=f'{FIX}; or set prefer in [toolchain] to the place where all of them are ("wheels" or "system")',
         )
-    for tool in known:
+    for tool in tools:
         if search.cuda and not check_range(tool.version, search.cuda):
             raise ToolchainError(
                 f"{tool.name} is of version {tool.version}, the manifest wants cuda {search.cuda} ({tool.origin}: {tool.path})",
@@ -258,37 +251,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", version)[:4])
 
 
-def _version(name: str, path: Path, root: _Root, search: ToolSearch) -> str:
-    if root.site is not None:
-        owner = owner_of(
-            root.site, path if _TABLE[name].kind != "include" else path / _TABLE[name].sentinel
-        )
-        if owner is not None:
-            return owner[0]
-    if _TABLE[name].kind == "bin":
-        try:
-            return DigestTable(search.state_dir).fact(
-                "version", path.resolve(), lambda: _ask_version(path, search)
-            )
-        except OSError:
-            return ""
-    suffix = re.search(r"\.so\.(\d+\.\d+[\d.]*)$", path.resolve().name)
-    return suffix[1] if suffix else _root_version(root.path)
-
-
-def _ask_version(path: Path, search: ToolSearch) -> str:
-    try:
-        from tilec.frontends.tools.run import (
-            run_tool,
-        )  # an import at need: versions are cached per state of a tool's file
-
-        done = run_tool([str(path), "--version"], timeout=20, env={"PATH": search.path})
-    except ToolchainError:
-        return ""
-    match = re.search(r"V(\d+\.\d+\.\d+)", done.stdout) or re.search(
-        r"release (\d+\.\d+)", done.stdout
-    )
-    return match[1] if match else ""
+def _version(path: Path, row: _Row, root: _Root) -> str:
+    """Return the version of a wheel, or of the toolkit that a file is in; empty if unknown."""
+    owner = owner_of(root.site, path.joinpath(*row.files[:1])) if root.site is not None else None
+    return owner[0] if owner is not None else _root_version(root.path)
 
 
 def _root_version(root: Path) -> str:
@@ -351,11 +317,7 @@ def _system_roots(search: ToolSearch) -> list[_Root]:
         driver = next((folder / n for n in ("nvcc", "ptxas") if (folder / n).is_file()), None)
         if driver is None:
             continue
-        home = driver.resolve().parent.parent
-        if any((include / "cuda.h").is_file() for include in _include_dirs(home)):
-            roots.append(_Root(origin="PATH", path=home))
-        else:
-            roots.append(_Root(origin="PATH", path=folder))
+        roots.append(_Root(origin="PATH", path=driver.resolve().parent.parent))
     return roots
 
 
@@ -372,8 +334,7 @@ def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
     if row.kind == "include":
         return _include_dirs(base)[: 1 if root.site else 3]
     if row.kind == "bin":
-        inside = (base / "nvvm" / "bin" / name,) if name == "cicc" else (base / "bin" / name,)
-        return (*inside, base / name) if root.origin == "PATH" else inside
+        return (base / ("nvvm/bin" if name == "cicc" else "bin") / name,)
     folders: tuple[str, ...] = (
         ("lib",)
         if root.site
@@ -390,7 +351,7 @@ def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
 
 def _existing(path: Path, row: _Row) -> Path | None:
     if row.kind == "include":
-        return path if (path / row.sentinel).is_file() else None
+        return path if all((path / file).is_file() for file in row.files) else None
     if row.kind == "bin":
         return path if path.is_file() and os.access(path, os.X_OK) else None
     try:
@@ -413,16 +374,15 @@ def _existing(path: Path, row: _Row) -> Path | None:
 # --- digests
 
 
-def _digest(tool: Tool, table: DigestTable, *, verify: bool) -> str:
-    path = Path(tool.path)
-    site = _site(tool)
+def _digest(tool: Tool, search: ToolSearch) -> str:
+    path, site = Path(tool.path), _site(tool)
     try:
         if _TABLE[tool.name].kind == "include":
-            return _headers_digest(path, site, table, verify=verify)
-        owner = owner_of(site, path) if site and not verify else None
+            return _headers_digest(path, site, search)
+        owner = owner_of(site, path) if site and not search.verify else None
         if owner and owner[1] and owner[2] == path.stat().st_size:
             return owner[1]
-        return table.sha256(path.resolve())
+        return file_sha256(path.resolve(), search.state_dir)
     except OSError as exc:
         raise ToolchainError(f"cannot read {tool.name}: {exc}", fix=FIX) from exc
 
@@ -433,7 +393,7 @@ def _site(tool: Tool) -> Path | None:
     return next((p.parent for p in Path(tool.path).parents if p.name == "nvidia"), None)
 
 
-def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, verify: bool) -> str:
+def _headers_digest(include: Path, site: Path | None, search: ToolSearch) -> str:
     """Return the digest of the wheels' file lists, or of a system toolkit's version files."""
     if site is not None:
         prefix = include.relative_to(site).as_posix() + "/"
@@ -444,7 +404,7 @@ def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, ver
             for line in record.splitlines()
             if line.startswith(prefix)
         )
-        if verify:
+        if search.verify:
             lines = sorted(actual_rows(site, lines))
         if lines:
             return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -457,5 +417,5 @@ def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, ver
         "cccl/cuda/std/__cccl/version.h",
     ):
         path = include / name
-        state.update(f"{name}:{table.sha256(path) if path.is_file() else ''}\n".encode())
+        state.update(f"{name}:{file_sha256(path) if path.is_file() else ''}\n".encode())
     return state.hexdigest()

@@ -16,7 +16,7 @@ import pytest
 from tests.waiting import ends
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools import search
-from tilec.frontends.tools.digests import DigestTable, file_sha256
+from tilec.frontends.tools.digests import file_sha256
 from tilec.frontends.tools.packages import package
 from tilec.frontends.tools.run import run_tool
 from tilec.frontends.tools.search import check_range, find_tool, require
@@ -24,23 +24,21 @@ from tilec_runtime.bundle import store
 from tilec_runtime.errors import ToolchainError, UsageError
 
 
-def script(path: Path, version: str) -> None:
+def script(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        f"#!/bin/sh\necho 'Cuda compilation tools, release {version.rpartition('.')[0]}, V{version}'\n"
-    )
+    path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
 
 
-def toolkit(home: Path, version: str = "13.4.92") -> Path:
-    """A toolkit's directory as far as finding goes."""
+def toolkit(home: Path) -> Path:
+    """A toolkit's directory as far as finding goes, of release 13.4."""
     for name in ("nvcc", "ptxas", "cuobjdump"):
-        script(home / "bin" / name, version)
+        script(home / "bin" / name)
     (home / "lib64").mkdir()
-    (home / "lib64" / f"libnvrtc.so.{version}").write_bytes(b"library")
-    (home / "lib64" / "libnvrtc.so").symlink_to(f"libnvrtc.so.{version}")
+    (home / "lib64" / "libnvrtc.so.13.4.92").write_bytes(b"library")
+    (home / "lib64" / "libnvrtc.so").symlink_to("libnvrtc.so.13.4.92")
     (home / "include").mkdir()
-    (home / "include" / "cuda.h").write_text("")
+    (home / "include" / "cuda.h").write_text("// CUDA\n#define CUDA_VERSION 13040\n")
     return home
 
 
@@ -60,7 +58,7 @@ def record(site: Path, name: str, *files: Path) -> Path:
 def wheels(site: Path, version: str = "13.4.92") -> Path:
     """Installed wheels: files below nvidia/cu13, and a file list."""
     base = site / "nvidia" / "cu13"
-    script(base / "bin" / "ptxas", version)
+    script(base / "bin" / "ptxas")
     (base / "lib").mkdir()
     (base / "lib" / "libnvrtc.so.13").write_bytes(b"wheel library")
     record(site, f"nvidia_cuda_nvcc-{version}", base / "bin/ptxas", base / "lib/libnvrtc.so.13")
@@ -139,10 +137,30 @@ def test_parts_of_two_releases(tmp_path: Path, site: Path) -> None:
     search = ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin")
     with pytest.raises(
         ToolchainError,
-        match=r"is mixed(.|\n)*ptxas 13\.5\.10 \(wheel(.|\n)*nvcc 13\.4\.92 \(CUDA_HOME",
+        match=r"is mixed(.|\n)*ptxas 13\.5\.10 \(wheel(.|\n)*nvcc 13\.4 \(CUDA_HOME",
     ) as caught:
         require(("ptxas", "nvcc"), search)
     assert "prefer" in caught.value.fix
+
+
+def test_the_release_of_a_system_toolkit(tmp_path: Path, no_wheels: None) -> None:
+    home = toolkit(tmp_path / "cuda")
+    search = ToolSearch(cuda_home=str(home))
+    assert {find_tool(name, search).version for name in ("nvcc", "libnvrtc")} == {"13.4"}
+    (home / "version.json").write_text('{"cuda": {"version": "13.4.1"}}')
+    assert find_tool("nvcc", search).version == "13.4.1"
+    (home / "version.json").write_text("{")
+    (home / "include/cuda.h").write_text("")
+    with pytest.raises(ToolchainError, match=r"bin/nvcc: its toolkit's release is unknown"):
+        find_tool("nvcc", search)
+
+
+def test_headers_are_there_as_a_whole(site: Path) -> None:
+    wheels(site)
+    headers(site)
+    (site / "nvidia/cu13/include/crt/host_defines.h").unlink()
+    with pytest.raises(ToolchainError, match=r"looked for:\n    \S+/include/crt/host_defines\.h"):
+        find_tool("headers", ToolSearch())
 
 
 def test_out_of_the_manifests_range(site: Path) -> None:
@@ -208,10 +226,12 @@ def test_files_are_hashed_where_that_is_asked_for(site: Path) -> None:
 
 def headers(site: Path) -> None:
     """A wheel of headers."""
-    file = site / "nvidia" / "cu13" / "include" / "cuda_fp16.h"
-    file.parent.mkdir(parents=True)
-    file.write_text("// f16\n")
-    record(site, "nvidia_cuda_crt-13.4.92", file)
+    include = site / "nvidia" / "cu13" / "include"
+    files = [include / name for name in search._TABLE["headers"].files]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("// f16\n")
+    record(site, "nvidia_cuda_crt-13.4.92", *files)
 
 
 def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
@@ -233,34 +253,27 @@ def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
     assert (found(verify=False), found(verify=True) == listed) == (listed, False)
 
 
-DAMAGES = [
-    b"",
-    b"{",
-    b"[1]",
-    b'{"facts": 3}',
-    b'{"facts": {"a": ["x"]}}',
-    b'{"facts": {"a": 3}}',
-    b"\xff\xfe",
-    b"[" * 100_000,
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_table_is_an_empty_one(tmp_path: Path, damage: bytes) -> None:
-    file = tmp_path / "tool"
+def test_a_digest_is_read_from_its_record(tmp_path: Path) -> None:
+    """Unless the record is damaged, or other users can change it, or it cannot be written."""
+    file, state = tmp_path / "ptxas", tmp_path / "state"
     file.write_bytes(b"x")
-    digest = DigestTable(str(tmp_path)).sha256(file)
-    (table,) = tmp_path.glob("v*/records/*/*")
-    store.save(tmp_path, "records", table.name, damage, b"")
-    assert DigestTable(str(tmp_path)).sha256(file) == digest == hashlib.sha256(b"x").hexdigest()
-    assert DigestTable(str(tmp_path)).fact("sha256", file, lambda: "measured again") == digest
+    digest = hashlib.sha256(b"x").hexdigest()
+    assert file_sha256(file, str(state)) == digest
+    (record,) = state.glob("v*/records/*/*")
+    store.save(state, "records", record.name, b'{"sha256": "of the record"}', b"")
+    assert file_sha256(file, str(state)) == "of the record"
+    state.chmod(0o777)
+    assert file_sha256(file, str(state)) == digest
+    state.chmod(0o700)
+    record.write_bytes(b"{")
+    assert file_sha256(file, str(state)) == digest == file_sha256(file, str(file / "below-a-file"))
 
 
-def test_a_file_with_the_size_time_and_inode_of_another_is_measured(tmp_path: Path) -> None:
+def test_a_file_with_the_size_time_and_inode_of_another_is_hashed(tmp_path: Path) -> None:
     """What is written over a compiler in place can get all of its status back but the change time."""
     file, state = tmp_path / "ptxas", str(tmp_path / "state")
     file.write_bytes(b"good")
-    DigestTable(state).sha256(file)
+    file_sha256(file, state)
     before = file.stat()
     file.write_bytes(b"evil")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -270,22 +283,7 @@ def test_a_file_with_the_size_time_and_inode_of_another_is_measured(tmp_path: Pa
         before.st_mtime_ns,
         before.st_ino,
     )
-    assert DigestTable(state).sha256(file) == hashlib.sha256(b"evil").hexdigest()
-
-
-def test_a_table_that_others_can_change_is_not_believed(tmp_path: Path) -> None:
-    file, state = tmp_path / "ptxas", tmp_path / "state"
-    file.write_bytes(b"x")
-    DigestTable(str(state)).fact("sha256", file, lambda: "kept")
-    assert DigestTable(str(state)).sha256(file) == "kept"
-    state.chmod(0o777)
-    assert DigestTable(str(state)).sha256(file) == hashlib.sha256(b"x").hexdigest()
-
-
-def test_a_table_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x")
-    assert DigestTable(str(file / "below-a-file")).sha256(file) == hashlib.sha256(b"x").hexdigest()
+    assert file_sha256(file, state) == hashlib.sha256(b"evil").hexdigest()
 
 
 def test_a_tool_gets_no_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

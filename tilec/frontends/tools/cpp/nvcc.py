@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
 import shutil
@@ -14,7 +15,7 @@ from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools.cpp.diagnostics import MARK_FILE
 from tilec.frontends.tools.cpp.nvrtc import HERE, Program
 from tilec.frontends.tools.cpp.options import unspeakable
-from tilec.frontends.tools.digests import DigestTable
+from tilec.frontends.tools.digests import file_sha256
 from tilec.frontends.tools.run import command_line, run_tool
 from tilec.model.job import InputFile
 from tilec_runtime.errors import ToolchainError, UsageError
@@ -43,23 +44,26 @@ class NvccResult:
     timed_out: bool = False
 
 
-def host_parts(path: str, table: DigestTable) -> list[InputFile]:
+def host_parts(path: str, state_dir: str) -> list[InputFile]:
     """Return the host compiler as inputs: the gcc driver, and the cc1plus that it starts.
 
     Raises:
         ToolchainError: no gcc is on PATH.
     """
-    driver = Path(_host_compiler(path))
-    parts = [InputFile(name="<host>/gcc", digest=table.sha256(driver.resolve()))]
-
-    def ask() -> str:
-        command = [str(driver), "-print-prog-name=cc1plus"]
-        return run_tool(command, timeout=20, env={"PATH": path}).stdout.strip()
-
-    proper = Path(table.fact("cc1plus", driver.resolve(), ask))
+    driver = _host_compiler(path)
+    parts = [InputFile(name="<host>/gcc", digest=file_sha256(Path(driver).resolve(), state_dir))]
+    proper = Path(_proper_compiler(driver, path))
     if proper.is_absolute() and proper.is_file():
-        parts.append(InputFile(name="<host>/cc1plus", digest=table.sha256(proper.resolve())))
+        parts.append(
+            InputFile(name="<host>/cc1plus", digest=file_sha256(proper.resolve(), state_dir))
+        )
     return parts
+
+
+@functools.lru_cache(maxsize=4)
+def _proper_compiler(driver: str, path: str) -> str:
+    command = [driver, "-print-prog-name=cc1plus"]
+    return run_tool(command, timeout=20, env={"PATH": path}).stdout.strip()
 
 
 def compile_ptx(

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tilec.frontends.tools.cpp.nvcc import host_parts
-from tilec.frontends.tools.digests import DigestTable
 from tilec_runtime.errors import ToolchainError
 
 
@@ -25,21 +24,19 @@ def test_both_driver_and_compiler_count(tmp_path: Path) -> None:
     compiler.parent.mkdir()
     compiler.write_text("12.2")
     path, state = gcc(tmp_path / "bin", str(compiler)), str(tmp_path / "state")
-    first = host_parts(path, DigestTable(state))
+    first = host_parts(path, state)
     assert [part.name for part in first] == ["<host>/gcc", "<host>/cc1plus"]
-    assert host_parts(path, DigestTable(state)) == first
+    assert host_parts(path, state) == first
     compiler.write_text("12.2-security-update")
-    renewed = host_parts(path, DigestTable(state))
+    renewed = host_parts(path, state)
     assert (renewed[0] == first[0], renewed[1] == first[1]) == (True, False)
 
 
 @pytest.mark.parametrize("answer", ["cc1plus", "/nowhere/cc1plus", ""])
 def test_a_driver_without_one_counts_alone(tmp_path: Path, answer: str) -> None:
-    assert [part.name for part in host_parts(gcc(tmp_path / "bin", answer), DigestTable(""))] == [
-        "<host>/gcc"
-    ]
+    assert [part.name for part in host_parts(gcc(tmp_path / "bin", answer), "")] == ["<host>/gcc"]
 
 
 def test_without_a_host_compiler(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="gcc not found on PATH"):
-        host_parts(str(tmp_path), DigestTable(""))
+        host_parts(str(tmp_path), "")
