@@ -6,9 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
-import os
 import shlex
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -39,7 +37,6 @@ def run_tool(
     timeout: float,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
-    own_session: bool = False,
 ) -> Completed:
     """Run a tool to its end, or until `timeout` seconds have passed.
 
@@ -55,8 +52,6 @@ def run_tool(
         cwd: directory to run in.
         env: the whole environment (empty by default), so that variables such as NVCC_APPEND_FLAGS
             never change a build.
-        own_session: start a new session, and kill all of it at the time limit or when this process
-            is interrupted; for a tool that runs programs outside of a worker.
 
     Raises:
         ToolchainError: the tool cannot be started.
@@ -70,7 +65,6 @@ def run_tool(
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=dict(env or {}),
-                start_new_session=own_session,
             )
     except (OSError, ValueError) as exc:
         raise ToolchainError(
@@ -82,11 +76,11 @@ def run_tool(
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as expired:
         timed_out = True
-        _kill(process, session=own_session)
+        _kill(process)
         # Children of the tool may hold the pipes open, so do not wait for more output.
         stdout, stderr = expired.stdout or b"", expired.stderr or b""
     except BaseException:
-        _kill(process, session=own_session)
+        _kill(process)
         raise
     return Completed(
         stdout=stdout.decode("utf-8", "replace"),
@@ -133,11 +127,8 @@ def _personality() -> Callable[[int], int]:
     return function
 
 
-def _kill(process: subprocess.Popen[bytes], *, session: bool) -> None:
-    """Kill a tool, with its session if it leads one, and reap it."""
-    if session:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a tool and reap it."""
     process.kill()
     process.wait()
     for stream in (process.stdout, process.stderr):

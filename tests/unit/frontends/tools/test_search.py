@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import ends
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools import search
 from tilec.frontends.tools.digests import file_sha256
@@ -306,19 +305,13 @@ def test_a_tool_runs_at_fixed_addresses() -> None:
 
 
 def test_a_time_limit_waits_for_no_child_of_the_tool(tmp_path: Path) -> None:
-    """A child holds the pipes open; one with the tool in a session of its own is killed, one in the
-    caller's group goes with the group.
-    """
+    """A child holds the pipes open. It goes with the caller's group."""
     command = ["/bin/sh", "-c", f"echo begun; sleep 600 & echo $! > {tmp_path}/child; wait"]
-    for own_session in (True, False):
-        done = run_tool(command, timeout=2.0, own_session=own_session)
-        assert (done.timed_out, done.rc, done.stdout) == (True, -9, "begun\n")
-        child = int((tmp_path / "child").read_text())
-        if own_session:
-            assert ends(child)
-        else:
-            assert os.getpgid(child) == os.getpgrp()
-            os.kill(child, signal.SIGKILL)
+    done = run_tool(command, timeout=2.0)
+    assert (done.timed_out, done.rc, done.stdout) == (True, -9, "begun\n")
+    child = int((tmp_path / "child").read_text())
+    assert os.getpgid(child) == os.getpgrp()
+    os.kill(child, signal.SIGKILL)
 
 
 def test_a_tool_that_does_not_start(tmp_path: Path) -> None:
