@@ -92,6 +92,13 @@ class ViewAccess:
         )
         return None if meeting else tile_plan
 
+    def disjoint(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> bool:
+        """Whether no two blocks access the same element, provided that there is a plan."""
+        if self.geometry.sparse is not None or self.geometry.overlaps or len(tensor.base) > 1:
+            return False
+        places = np.stack(np.broadcast_arrays(*starts))
+        return np.unique(places, axis=1).shape[1] == frame.size
+
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
         """Return the single elements of the tiles; elements outside the tensor are masked."""
         geometry, unit = self.geometry, 1 if self.kind.layout.packed else self.kind.layout.size

@@ -31,6 +31,8 @@ _UFUNCS: dict[AtomicMode, Any] = {
     AtomicMode.UMIN: np.minimum,
 }
 _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
+# From old values of elements and updates to new values.
+Combine = Callable[[Array, Array], Array]
 # NumPy sorts two-byte integers many times faster than larger ones.
 _SHORT = 1 << 16
 _LEAST_NORMAL = np.finfo(np.float32).smallest_normal
@@ -70,62 +72,61 @@ class Groups:
             at += count
 
 
+def combining(mode: AtomicMode, dtype: np.dtype[Any]) -> Combine:
+    """Return the function of old values of elements and updates, which gives the new values."""
+    if mode is AtomicMode.XCHG:
+        return lambda _old, new: new
+    ufunc = _UFUNCS[mode]
+    if mode is AtomicMode.ADDF and dtype == np.float32:
+        # A GPU's atomic units flush subnormal numbers to zero.
+        return lambda old, new: flushed(flushed(old) + flushed(new))
+    if mode in _UNSIGNED:
+        unsigned = np.dtype(f"u{dtype.itemsize}")
+        return lambda old, new: ufunc(old.view(unsigned), new.view(unsigned)).view(dtype)
+    return lambda old, new: ufunc(old, new)
+
+
 def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array:
     """Update elements of a flat array in order; return each element's old value."""
-    if mode is AtomicMode.XCHG:
-        return _exchange(memory, index, values)
-    if mode in _UNSIGNED:
-        unsigned = np.dtype(f"u{memory.itemsize}")
-        return update(
-            memory.view(unsigned),
-            index,
-            values.view(unsigned),
-            AtomicMode.MAX if mode is AtomicMode.UMAX else AtomicMode.MIN,
-        ).view(memory.dtype)
-    if mode is AtomicMode.ADDF and memory.dtype == np.float32:
-        return _add_flushed(memory, index, flushed(values))
-    return _in_turn(memory, index, values, _UFUNCS[mode])
-
-
-def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
+    combine = combining(mode, memory.dtype)
     if bool((index[1:] > index[:-1]).all()):
-        before: Array = memory[index]
-        memory[index] = ufunc(before, values)
-        return before
+        return _at_once(memory, index, values, combine)
     groups = Groups.of(index)
     before = np.empty_like(values)
     if len(groups.starts) <= int(groups.counts.max()):
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
             these = groups.order[start : start + count]
-            before[these] = _chain(memory, int(index[these[0]]), values[these], ufunc)
+            before[these] = _chain(memory, int(index[these[0]]), values[these], mode, combine)
         return before
     for these in groups.rounds():
-        addresses = index[these]
-        current = memory[addresses]
-        before[these] = current
-        memory[addresses] = ufunc(current, values[these])
+        before[these] = _at_once(memory, index[these], values[these], combine)
     return before
 
 
-def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
-    """Add float32 numbers like a GPU's atomic units.
-
-    They flush subnormal numbers to zero.
-    """
-    original = memory[index]
-    before = _in_turn(memory, index, values, np.add)
-    if not (_subnormal(before) or _subnormal(memory[index])):
-        return before
-    memory[index] = original
-    for these in Groups.of(index).rounds():
-        current = memory[index[these]]
-        before[these] = current
-        memory[index[these]] = flushed(flushed(current) + values[these])
+def _at_once(memory: Array, index: Rows, values: Array, combine: Combine) -> Array:
+    """Update different elements; return their old values."""
+    before: Array = memory[index]
+    memory[index] = combine(before, values)
     return before
+
+
+def _chain(memory: Array, address: int, values: Array, mode: AtomicMode, combine: Combine) -> Array:
+    """Apply all updates of one element; return its value before each."""
+    steps = np.concatenate((memory[address : address + 1], values))
+    if mode is not AtomicMode.XCHG:
+        numbers = steps.view(f"u{steps.itemsize}") if mode in _UNSIGNED else steps
+        _UFUNCS[mode].accumulate(numbers, out=numbers)
+    if mode is AtomicMode.ADDF and (_subnormal(steps) or _subnormal(values)):
+        for place in range(len(values)):
+            old, new = steps[place : place + 1], values[place : place + 1]
+            steps[place + 1 : place + 2] = combine(old, new)
+    memory[address] = steps[-1]
+    return steps[:-1]
 
 
 def _subnormal(held: Array) -> bool:
-    return bool(((np.abs(held) < _LEAST_NORMAL) & (held != 0)).any())
+    """Whether there are subnormal float32 numbers, which atomic sums flush."""
+    return held.dtype == np.float32 and bool(((np.abs(held) < _LEAST_NORMAL) & (held != 0)).any())
 
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
@@ -143,29 +144,6 @@ def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) 
         before[these] = current
         memory[addresses] = np.where(current == compare[these], values.view(bits)[these], current)
     return before.view(values.dtype)
-
-
-def _chain(memory: Array, address: int, values: Array, ufunc: Any) -> Array:
-    """Apply all updates of one element."""
-    steps = np.empty(len(values) + 1, values.dtype)
-    steps[0] = memory[address]
-    steps[1:] = values
-    ufunc.accumulate(steps, out=steps)
-    memory[address] = steps[-1]
-    return steps[:-1]
-
-
-def _exchange(memory: Array, index: Rows, values: Array) -> Array:
-    groups = Groups.of(index)
-    before = np.empty_like(values)
-    ordered = values[groups.order]
-    shifted = np.empty_like(ordered)
-    shifted[1:] = ordered[:-1]
-    addresses = index[groups.order[groups.starts]]
-    shifted[groups.starts] = memory[addresses]
-    before[groups.order] = shifted
-    memory[addresses] = ordered[groups.starts + groups.counts - 1]
-    return before
 
 
 def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Rows, list[Array]]:
@@ -242,14 +220,19 @@ def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     access = ViewAccess.of(op, AccessKind.ATOMIC)
     kind, view, value, token = access.kind, op.operand("view"), op.operand("value"), op.results[0]
     mode = op.attributes["mode"]
+    combine = combining(mode, kind.layout.raw)
 
     def step(frame: Frame) -> None:
         tensor, starts = frame.get(view), access.starts(frame)
         values = whole(kind.layout.encode(frame.get(value)), frame.size)
-        wanted = _all_blocks(access.elements(frame, tensor, starts))
-        for part in resolve(wanted, values):
-            memory, index, (these,) = _flat(part, kind, (values,))
-            update(memory, index, these, mode)
+        tiles = access.plan(frame, tensor, starts)
+        if tiles is not None and access.disjoint(frame, tensor, starts):
+            tiles.store(combine(tiles.load(kind.layout.raw), values))
+        else:
+            wanted = _all_blocks(access.elements(frame, tensor, starts))
+            for part in resolve(wanted, values):
+                memory, index, (these,) = _flat(part, kind, (values,))
+                update(memory, index, these, mode)
         frame.set(token, None)
 
     return step
