@@ -60,7 +60,7 @@ class PacedCpu(CpuDriver):
 
     def _free(self, address: int) -> None:
         if address in self._owners:
-            self._part(address, self._owners[address][1]).fill(0xDD)
+            self._bytes(address, self._owners[address][1]).fill(0xDD)
         super()._free(address)
 
     def _new_queue(self, handle: int) -> Queue:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import dataclasses
 import functools
 import itertools
 import math
 import os
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +35,7 @@ from tilec_runtime.device.seam import (
     PoolStats,
 )
 from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
-from tilec_runtime.forks import Once
+from tilec_runtime.forks import ForkLock, Once
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.tensors.host import host_memory
@@ -55,20 +53,11 @@ CPU = DeviceInfo(
 # Kinds of copies whose target, and whose source, is memory of the device.
 _INTO, _OUT_OF = (CopyKind.TO_DEVICE, CopyKind.ON_DEVICE), (CopyKind.TO_HOST, CopyKind.ON_DEVICE)
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
+# A module of Tile IR, and the memory of its variables, which lives as long as the module.
+LoadedModule = tuple[Module, tuple[MemoryRegion, ...]]
 _DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
 # Seconds to wait at the end of the process for a launch to stop.
 _PATIENCE = 2.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class LoadedModule:
-    """A module of Tile IR, and the memory of its variables.
-
-    The memory lives as long as the module.
-    """
-
-    module: Module
-    variables: tuple[MemoryRegion, ...]
 
 
 @Once
@@ -93,7 +82,7 @@ class CpuDriver(GraphDouble):
         self._allocations = Allocations()
         self._pool, self._pinned = Pool(self._allocations), Pool(self._allocations)
         self._owners: dict[int, tuple[Pool, int]] = {}  # pool and size of each allocation
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
         self._handles = itertools.count(0x1000, 0x10)
         self._queues: dict[int, Queue] = {0: self._new_queue(0)}
         self._recorded: dict[int, QueueEvent | None] = {}
@@ -125,14 +114,15 @@ class CpuDriver(GraphDouble):
     def load_module(self, ordinal: int, data: bytes) -> LoadedModule:
         """Read Tile IR and allocate its variables."""
         module = read_module(data)
-        return LoadedModule(module=module, variables=memory_of_variables(module))
+        return module, memory_of_variables(module)
 
     def function(self, module: LoadedModule, symbol: str) -> Program:
         """Prepare an entry point.
 
         The module's variables keep their values between launches.
         """
-        return prepare(module.module, symbol, module.variables)
+        tile_ir, variables = module
+        return prepare(tile_ir, symbol, variables)
 
     def function_facts(self, function: Program) -> FunctionFacts:
         """Return the same facts for every function: no registers, no shared memory."""
@@ -275,20 +265,9 @@ class CpuDriver(GraphDouble):
         self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
     ) -> None:
         """Copy in stream order. Host memory must not change until the copy is done."""
-        # `part` keeps pinned memory alive: its owner may free it before the copy is done.
-        to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
-        of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
-
-        def copy(_: Callable[[], bool]) -> None:
-            # The closure keeps both parts alive: memory freed too early may then have other
-            # contents, but it is never another object's memory.
-            ctypes.memmove(
-                target if to is None else to.ctypes.data,
-                source if of is None else of.ctypes.data,
-                size,
-            )
-
-        self._put(stream, f"copy {kind.value}", copy)
+        into = self._bytes(target, size, own=kind in _INTO)
+        out_of = self._bytes(source, size, own=kind in _OUT_OF)
+        self._put(stream, f"copy {kind.value}", lambda _: np.copyto(into, out_of))
 
     def copy_box(
         self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
@@ -306,20 +285,20 @@ class CpuDriver(GraphDouble):
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
         """Copy host memory into an allocation in stream order, and wait for the copy."""
         self._captures.refuse(stream, "cuStreamSynchronize")
-        queue, target = self._queue(stream), self._part(address, size)
+        queue, target = self._queue(stream), self._bytes(address, size)
         queue.wait()
         ctypes.memmove(target.ctypes.data, source, size)
 
     def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
         """Copy an allocation to host memory in stream order, and wait for the copy."""
         self._captures.refuse(stream, "cuStreamSynchronize")
-        queue, source = self._queue(stream), self._part(address, size)
+        queue, source = self._queue(stream), self._bytes(address, size)
         queue.wait()
         ctypes.memmove(target, source.ctypes.data, size)
 
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of a memory range in stream order."""
-        target = self._part(address, size)
+        target = self._bytes(address, size)
         self._put(stream, "fill", lambda _: target.fill(byte))
 
     def call(
@@ -333,23 +312,23 @@ class CpuDriver(GraphDouble):
 
         It gets the bytes of each (address, size), in the device's memory or in other host memory.
         """
-        parts = [self._allocations.part(*span) for span in memory]
-        bytes_ = [
-            self._bytes(*span, own=False) if part is None else part
-            for part, span in zip(parts, memory, strict=True)
-        ]
-        self._put(stream, what, lambda _: function(*bytes_))
+        parts = [self._bytes(*span, own=False) for span in memory]
+        self._put(stream, what, lambda _: function(*parts))
 
-    def _part(self, address: int, size: int) -> Any:
+    def _bytes(self, address: int, size: int, *, own: bool = True) -> Any:
+        """Return memory of the device, or with `own` unset also other host memory.
+
+        The result keeps an allocation alive. Memory that is freed before queued work reads it may
+        then have other contents, but it is never another object's memory.
+        """
         part = self._allocations.part(address, size)
-        if part is None:
+        if part is not None:
+            return part
+        if own:
             raise _invalid(
                 f"{size} bytes at {address:#x} are not in one allocation of the cpu device"
             )
-        return part
-
-    def _bytes(self, address: int, size: int, *, own: bool) -> Any:
-        return self._part(address, size) if own else host_memory(address, size)
+        return host_memory(address, size)
 
     # Streams
 
@@ -499,9 +478,7 @@ class CpuDriver(GraphDouble):
 
     def renew(self) -> None:
         """Reset all streams in a forked child, which has none of its parent's threads."""
-        self._lock = threading.RLock()
         self._captures = Captures()
-        self._allocations.renew()
         for queue in self._queues.values():
             queue.forget()
         self._queues = {handle: self._new_queue(handle) for handle in self._queues}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import threading
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,9 @@ class Allocations:
 
     def __init__(self) -> None:
         """Start without allocations."""
-        self._lock = threading.RLock()  # reentrant: garbage collection inside may free a buffer
+        self._lock = ForkLock()  # reentrant: garbage collection inside may free a buffer
         self._bytes: dict[int, Bytes] = {}
         self._starts: list[int] = []
-
-    def renew(self) -> None:
-        """Replace the lock in a forked child, where its holder does not exist."""
-        self._lock = threading.RLock()
 
     def allocate(self, size: int) -> int:
         """Allocate `size` bytes and return their address.

@@ -205,7 +205,7 @@ pool = MemPool(here, driver=driver)
 streams = [Stream(here, driver=driver) for _ in range(3)]
 def make():
     made = Tensor.uninitialized(64, "f32", driver=driver, ordinal=-1, stream=streams[0].handle, pool=pool.handle)
-    driver._part(made.ptr, made.nbytes).fill(0)  # sums of what was there may be no numbers, of which NumPy warns
+    driver._bytes(made.ptr, made.nbytes).fill(0)  # sums of what was there may be no numbers, of which NumPy warns
     return made
 tensors = [make() for _ in range(300)]
 views = [t[0:8] for t in tensors[:100]]
