@@ -199,7 +199,7 @@ def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             before = np.broadcast_to(
                 garbage.fill(frame, first_address(wanted)), values.shape
             ).astype(values.dtype)
-        for part in resolve(wanted, values):
+        for part in resolve(wanted):
             memory, index, these = _flat(part, kind, arrays)
             current = (
                 compare_and_swap(memory, index, these[1], these[0])
@@ -230,7 +230,7 @@ def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             tiles.store(combine(tiles.load(kind.layout.raw), values))
         else:
             wanted = _all_blocks(access.elements(frame, tensor, starts))
-            for part in resolve(wanted, values):
+            for part in resolve(wanted):
                 memory, index, (these,) = _flat(part, kind, (values,))
                 update(memory, index, these, mode)
         frame.set(token, None)

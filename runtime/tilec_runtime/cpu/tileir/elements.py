@@ -79,7 +79,7 @@ class Part:
     mask: Array | None
 
 
-def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
+def resolve(elements: Elements) -> list[Part]:
     """Find the regions of elements, and inform the observer.
 
     Elements outside of all memory end the launch, unless an observer skips them.
@@ -111,7 +111,7 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
             forbidden(frame, kind.op, part.region, part.offsets, part.mask)
     if frame.launch.options.observer is not None:
         for part in parts:
-            _tell(elements, part, written)
+            _tell(elements, part)
     return parts
 
 
@@ -139,7 +139,7 @@ def scatter(elements: Elements, raw: Array) -> None:
     shape = elements.addresses.shape
     # If all blocks store to the same address, the value of the last block stays.
     whole = np.broadcast_to(raw[-1:] if shape[0] == 1 else raw, shape)
-    for part in resolve(elements, raw):
+    for part in resolve(elements):
         if part.mask is None:
             _write(part, layout, elements.addresses, part.offsets, whole)
         else:
@@ -246,7 +246,7 @@ def _report(elements: Elements, addresses: Array, which: Array, *, promised: boo
     return ~which if elements.mask is None else elements.mask & ~which
 
 
-def _tell(elements: Elements, part: Part, written: Array | None) -> None:
+def _tell(elements: Elements, part: Part) -> None:
     kind, frame = elements.kind, elements.frame
     shape = (frame.size, *part.offsets.shape[1:])
     assert frame.launch.options.observer is not None
@@ -261,7 +261,6 @@ def _tell(elements: Elements, part: Part, written: Array | None) -> None:
             kind=kind.kind,
             order=kind.order,
             scope=kind.scope,
-            written=written,
         )
     )
 

@@ -66,7 +66,6 @@ class Access:
         mask: accessed elements, of the same shape; None for all.
         size: size of an element in bytes.
         kind, order, scope: kind, memory order and memory scope of the access.
-        written: raw elements to write, broadcastable to `offsets`; None for reads.
     """
 
     op: Op
@@ -78,7 +77,6 @@ class Access:
     kind: AccessKind
     order: MemoryOrder
     scope: MemoryScope | None
-    written: Array | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -58,13 +58,9 @@ class Padding(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer to elements of one type.
-
-    `attribute` is the pointer attribute of version 13.4, of which only 0 exists; None for none.
-    """
+    """A pointer to elements of one type."""
 
     pointee: Scalar
-    attribute: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +78,6 @@ class TensorView:
     element: Scalar
     shape: tuple[int | None, ...]
     strides: tuple[int | None, ...]
-    attribute: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -409,14 +404,14 @@ def type_text(kind: Type) -> str:
     match kind:
         case Scalar():
             return kind.text
-        case Pointer(pointee, mark):
-            return f"ptr<{pointee.text}{_mark(mark, ', <none>')}>"
+        case Pointer(pointee):
+            return f"ptr<{pointee.text}>"
         case Tile(element, shape):
             return f"tile<{''.join(f'{extent}x' for extent in shape)}{type_text(element)}>"
-        case TensorView(element, shape, strides, mark):
+        case TensorView(element, shape, strides):
             steps = f", strides=[{','.join(map(_extent, strides))}]" if strides else ""
             extents = "".join(f"{_extent(extent)}x" for extent in shape)
-            return f"tensor_view<{extents}{element.text}{steps}{_mark(mark, ', #cuda_tile.ptr_attr<none>')}>"
+            return f"tensor_view<{extents}{element.text}{steps}>"
         case PartitionView(tile, tensor, dims, padding):
             return f"partition_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
         case StridedView(tile, steps_between, tensor, dims, padding):
@@ -440,10 +435,6 @@ def _extent(extent: int | None) -> str:
 
 def _times(extents: Iterable[int]) -> str:
     return "x".join(map(str, extents))
-
-
-def _mark(mark: int | None, text: str) -> str:
-    return "" if mark is None else text
 
 
 def _padding(padding: Padding | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-import threading
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -116,39 +116,35 @@ class MemoryRegion:
 
 
 class Memory:
-    """All regions of a launch or of a device; thread-safe.
+    """All regions of a launch, which one thread uses.
 
     Regions overlap if a launch passes one array for two parameters.
+
+    Attributes:
+        regions: all regions, sorted by address.
     """
 
     def __init__(self, regions: Iterable[MemoryRegion] = ()) -> None:
         _keep_pages()
-        self._lock = threading.Lock()
         self._next = _FIRST_NEW
-        self._table = _Table(tuple(regions))
+        self._sort(regions)
 
-    @property
-    def regions(self) -> tuple[MemoryRegion, ...]:
-        """All regions, sorted by address."""
-        return self._table.regions
-
-    def add(self, region: MemoryRegion) -> None:
-        """Add a region, so that kernels may access it."""
-        with self._lock:
-            self._table = _Table((*self._table.regions, region))
+    def _sort(self, regions: Iterable[MemoryRegion]) -> None:
+        self.regions = tuple(sorted(regions, key=lambda region: (region.address, region.data.size)))
+        self._starts = [region.address for region in self.regions]
+        # The highest end of each region and all before it; a search stops there.
+        self._reach = list(itertools.accumulate((region.end for region in self.regions), max))
 
     def discard(self, region: MemoryRegion) -> None:
         """Remove a region; a missing region is no error."""
-        with self._lock:
-            self._table = _Table(tuple(item for item in self._table.regions if item is not region))
+        self._sort(item for item in self.regions if item is not region)
 
     def new(self, name: str, size: int, alignment: int = 16) -> MemoryRegion:
         """Create a region of zeros at an unused address."""
-        with self._lock:
-            address = -(-self._next // alignment) * alignment
-            self._next = address + size + _GAP
+        address = -(-self._next // alignment) * alignment
+        self._next = address + size + _GAP
         region = MemoryRegion(name, address, np.zeros(size, np.uint8))
-        self.add(region)
+        self._sort((*self.regions, region))
         return region
 
     def find(self, address: int, writing: bool = False) -> MemoryRegion | None:
@@ -156,7 +152,16 @@ class Memory:
 
         Of several, it is the one with the highest end; if `writing`, writable ones go first.
         """
-        return self._table.find(address, writing)
+        at = bisect.bisect_right(self._starts, address) - 1
+        best: MemoryRegion | None = None
+        while at >= 0 and self._reach[at] > address:
+            region = self.regions[at]
+            if region.end > address and (
+                best is None or _rank(region, writing) > _rank(best, writing)
+            ):
+                best = region
+            at -= 1
+        return best
 
     def nearest(self, address: int) -> MemoryRegion | None:
         """Return the region with an address, or the closest; None without regions."""
@@ -168,31 +173,6 @@ class Memory:
             key=lambda item: max(item.address - address, address - item.end + 1),
             default=None,
         )
-
-
-class _Table:
-    """A sorted, immutable table of regions; a search needs no lock."""
-
-    __slots__ = ("reach", "regions", "starts")
-
-    def __init__(self, regions: tuple[MemoryRegion, ...]) -> None:
-        self.regions = tuple(sorted(regions, key=lambda region: (region.address, region.data.size)))
-        self.starts = [region.address for region in self.regions]
-        # The highest end of each region and all before it; a search stops there.
-        reach = 0
-        self.reach = [reach := max(reach, region.end) for region in self.regions]
-
-    def find(self, address: int, writing: bool) -> MemoryRegion | None:
-        at = bisect.bisect_right(self.starts, address) - 1
-        best: MemoryRegion | None = None
-        while at >= 0 and self.reach[at] > address:
-            region = self.regions[at]
-            if region.end > address and (
-                best is None or _rank(region, writing) > _rank(best, writing)
-            ):
-                best = region
-            at -= 1
-        return best
 
 
 @functools.cache

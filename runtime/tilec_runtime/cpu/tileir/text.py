@@ -28,7 +28,6 @@ from tilec_runtime.cpu.tileir.ir import (
     Module,
     Op,
     Overflow,
-    Pointer,
     Rounding,
     SameElements,
     Scalar,
@@ -235,8 +234,10 @@ def _field(op: Op, name: str, form: str) -> str:
         return _arguments(op, int(name[1:]))
     if name.startswith(">"):
         return _types([value.type for value in (op.results if name == ">" else op.results[:1])])
-    if name == "dynamic":
-        return _types(_dynamic(op))
+    if name == "dynamic":  # the type of a tensor view's extents that its own type lacks
+        return _types(
+            [value.type for value in (*op.operands["shape"], *op.operands["strides"])[:1]]
+        )
     if form == "x":
         return _extents(op, name)
     if name in op.operands:
@@ -248,21 +249,6 @@ def _field(op: Op, name: str, form: str) -> str:
             kinds[:1] if form == "i" and all(kind == kinds[0] for kind in kinds) else kinds
         )
     return attribute_text(op, name)
-
-
-def _dynamic(op: Op) -> list[Type]:
-    """Return the types that a tensor view's type does not imply.
-
-    These are the type of its dynamic extents, and that of its base if it has an attribute.
-    """
-    base = op.operand("base").type
-    marked = (
-        isinstance(base, Tile)
-        and isinstance(base.element, Pointer)
-        and base.element.attribute is not None
-    )
-    extents = [*op.operands["shape"], *op.operands["strides"]]
-    return ([base] if marked else []) + [value.type for value in extents[:1]]
 
 
 def _arguments(op: Op, start: int) -> str:

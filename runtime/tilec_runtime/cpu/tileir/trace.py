@@ -166,11 +166,6 @@ class Executed:
         """The location in the kernel's source."""
         return self.op.location
 
-    @property
-    def line(self) -> int:
-        """The source line, 0 if unknown."""
-        return self.op.loc.line if self.op.loc else 0
-
     def __str__(self) -> str:
         """Format on one line: location, result numbers, operation, and its tiles in short."""
         names = ", ".join(f"%{result.index}" for result in self.op.results)

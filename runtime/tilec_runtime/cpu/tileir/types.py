@@ -117,17 +117,16 @@ class Types:
             raise item.fail("an element type that memory can hold is expected here")
         return kind
 
-    def _mark(self, item: Cursor, flags: int) -> int | None:
-        if not flags:
-            return None
-        mark = item.varint()
-        if mark:
-            raise item.fail(f"pointer attribute {mark} is not known to this version of tilec")
-        return mark
+    def _skip_attribute(self, item: Cursor, flags: int) -> None:
+        """Skip the pointer attribute of version 13.4, which only says that there is none."""
+        if flags and (number := item.varint()):
+            raise item.fail(f"pointer attribute {number} is not known to this version of tilec")
 
     def _pointer(self, item: Cursor) -> Pointer:
         flags = self._flags(item, (13, 4))
-        return Pointer(self._element(item), self._mark(item, flags))
+        element = self._element(item)
+        self._skip_attribute(item, flags)
+        return Pointer(element)
 
     def _tile(self, item: Cursor) -> Tile:
         element = self[item.varint()]
@@ -147,7 +146,8 @@ class Types:
             or any(n is not None and n < 1 for n in (*shape, *strides))
         ):
             raise item.fail("a tensor's extents and strides do not fit")
-        return TensorView(element, shape, strides, self._mark(item, flags))
+        self._skip_attribute(item, flags)
+        return TensorView(element, shape, strides)
 
     def _view_tensor(self, item: Cursor, tile: tuple[int, ...]) -> TensorView:
         kind = self[item.varint()]

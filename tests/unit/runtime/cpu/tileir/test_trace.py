@@ -71,7 +71,7 @@ def test_each_step_shows_an_operation_with_its_tiles() -> None:
     assert {executed.block for executed in steps} == {(2, 0, 0)}
     assert [int(item) for item in steps[0].results] == [2, 0, 0]
     first, second = (executed for executed in steps if executed.op.name == "addi")
-    assert first.line == 50
+    assert str(first.location) == "kernel.py:50:1"
     assert first.operands["lhs"][0].tolist() == list(range(8))
     assert first.results[0].tolist() == [2 + i for i in range(8)]
     assert second.results[0].tolist() == [4 + i for i in range(8)]
