@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import lzma
 import re
 import shutil
 import tempfile
-import weakref
 import zipfile
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from tilec.inspection.report import Report
 from tilec_runtime.bundle import limits
@@ -121,16 +119,12 @@ def _from_directory(path: Path) -> Container:
 
 
 def _from_wheel(path: Path) -> Container:
-    with contextlib.ExitStack() as unless_opened:
-        # A temporary file, because a bundle may be larger than memory.
-        file = unless_opened.enter_context(tempfile.TemporaryFile())
+    # A temporary file, because a bundle may be larger than memory. The open bundle keeps it.
+    with tempfile.NamedTemporaryFile() as file:
         size = _copy(path, file)
-        try:
-            bundle = Bundle.open(file)
-        except BundleError as exc:
-            raise BundleError(f"{path}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
-        bundle.parts.find = functools.partial(_part_beside, path)
-        weakref.finalize(bundle, unless_opened.pop_all().close)
+        file.flush()
+        bundle = Bundle.open(Path(file.name), name=str(path))
+    bundle.parts.find = functools.partial(_part_beside, path)
     return Container(path=str(path), kind="wheel", size=size, bundle=bundle)
 
 
@@ -146,7 +140,7 @@ def _part_beside(wheel: Path, module: str) -> bytes | None:
         return file.read()
 
 
-def _copy(path: Path, file: BinaryIO) -> int:
+def _copy(path: Path, file: IO[bytes]) -> int:
     """Copy the only bundle of a wheel into a file and return its size.
 
     Raises:
@@ -160,7 +154,7 @@ def _copy(path: Path, file: BinaryIO) -> int:
         ) from exc
 
 
-def _extract(path: Path, file: BinaryIO) -> int:
+def _extract(path: Path, file: IO[bytes]) -> int:
     with zipfile.ZipFile(path) as wheel:
         bundles = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
         if len(bundles) != 1:

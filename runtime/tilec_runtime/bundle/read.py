@@ -10,11 +10,10 @@ import errno
 import hashlib
 import os
 import stat
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
@@ -32,8 +31,8 @@ from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo
 
-# A file's path, the bytes of a bundle, or a binary file.
-Source = Path | bytes | BinaryIO
+# A file's path, or the bytes of a bundle.
+Source = Path | bytes
 _CHUNK = 1 << 20
 
 
@@ -69,22 +68,22 @@ class Bundle:
         self.kernels = tuple(self._index.rows)
 
     @classmethod
-    def open(cls, source: Path | str | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
+    def open(cls, source: Path | str | bytes, *, whole: bool = True, name: str = "") -> Bundle:
         """Open a bundle; read and check its directory and index, but no images.
 
         Args:
-            source: a file's path, the bytes of a bundle, or a seekable binary file, which the
-                caller closes.
+            source: a file's path, or the bytes of a bundle.
             whole: check the rows of all kernels now. Otherwise `kernel` checks one row, and
                 `info` checks all rows.
+            name: name in messages; the file's path by default.
 
         Raises:
             BundleError: the source cannot be read, is damaged, has an unknown version, or is not a
                 bundle.
-            CallError: the source is not a path, bytes or a binary file.
+            CallError: the source is neither a path nor bytes.
         """
         source = Path(source) if isinstance(source, (str, os.PathLike)) else source
-        name = str(source) if isinstance(source, Path) else ""
+        name = name or (str(source) if isinstance(source, Path) else "")
         try:
             read_at, size, close = _reader(source)
         except OSError as exc:
@@ -382,23 +381,10 @@ def _reader(source: Source) -> tuple[ReadAt, int, Callable[[], None] | None]:
         )
     if isinstance(source, bytes):
         return lambda offset, length: source[offset : offset + length], len(source), None
-    if not hasattr(source, "seek"):
-        raise CallError(
-            f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}",
-            fix="pass the bundle's path",
-        )
-    lock = threading.Lock()
-
-    def read_at(offset: int, length: int) -> bytes:
-        with lock:
-            if source.closed:
-                raise OSError(errno.EBADF, "its file was closed")
-            source.seek(offset)
-            return source.read(length)
-
-    with lock:
-        size = source.seek(0, os.SEEK_END)
-    return read_at, size, None
+    raise CallError(
+        f"a bundle is a path or bytes, got a {type(source).__qualname__}",
+        fix="pass the bundle's path",
+    )
 
 
 def _pread(descriptor: int, offset: int, length: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import os
 import tempfile
 import zipfile
 import zlib
@@ -195,13 +196,15 @@ def test_a_bomb_behind_a_small_size() -> None:
     refused(file.getvalue(), "has another size of bundle.json than its directory says")
 
 
-def test_read_errors_are_bundle_errors() -> None:
-    class Failing(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            raise OSError(5, "Input/output error")
+def test_read_errors_are_bundle_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: int) -> bytes:
+        raise OSError(5, "Input/output error")
 
-    with pytest.raises(BundleError, match="cannot be read: Input/output error"):
-        Bundle.open(Failing(good()))
+    path = tmp_path / "a.tilec"
+    path.write_bytes(good())
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(BundleError, match=r"a\.tilec: cannot be read: Input/output error"):
+        Bundle.open(path)
 
 
 def test_a_file_that_is_cut_while_it_is_open(tmp_path: Path) -> None:

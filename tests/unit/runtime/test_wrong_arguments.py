@@ -183,7 +183,7 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
             "inf is no handle of a device",
         ),
         (lambda: MemPool.borrow_raw("16", "cpu"), "'16' is no handle of a memory pool"),
-        (lambda: load(None, "cpu"), "a bundle is a path, bytes or a binary file, got a NoneType"),  # type: ignore[arg-type]
+        (lambda: load(None, "cpu"), "a bundle is a path or bytes, got a NoneType"),  # type: ignore[arg-type]
         (
             lambda: KernelFunction.borrow_raw(1, "cpu").residency(3),
             "residency takes a LaunchConfig, got a int",
