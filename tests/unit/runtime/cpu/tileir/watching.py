@@ -31,8 +31,6 @@ class Watcher:
         assert access.mask is None or access.mask.shape == access.offsets.shape
         assert access.offsets.min() >= 0
         assert access.offsets.max() + access.size <= access.region.data.size
-        if access.written is not None:
-            np.broadcast_to(access.written, access.offsets.shape)
         self.accesses.append(access)
 
     def outside(self, outside: Outside) -> bool:
