@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tilec.model.atomic import write_if_changed
 from tilec.model.inside import contained
-from tilec.model.toml import tomllib
 from tilec_runtime.errors import OutputError, ToolchainError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
 NAME = "tilec.lock"
-_HEAD = """# The tools this project was last built with, and the images they gave; written by `tilec build`. Commit it:
-# `tilec build --locked` refuses other tools, and other bytes (sha256) of an image of the same sources (key).
-version = 2
-"""
+_ABOUT = (
+    "The tools of the last build, and the key, SHA-256 and index row of its images; written by "
+    "`tilec build`. Commit it: `tilec build --locked` refuses other tools, and other bytes of an "
+    "image of the same sources."
+)
 _SHOWN = 5
 
 Pins = Mapping[str, Mapping[str, "Pin"]]
 """The pinned images of each profile, by the id of their job."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(NamedTuple):
     """The image of a job in the last build.
 
     Attributes:
@@ -156,11 +156,10 @@ class Lock:
             }
             pins = {**still, profile: {**still.get(profile, {}), **built}}
         rows = _rows(tools)
-        text = render(rows, pins)
-        if text == self.text:
+        if self.text and (rows, pins) == (self.tools, self.pins):
             return
         try:
-            write_if_changed(self.path, text.encode())
+            write_if_changed(self.path, render(rows, pins).encode())
         except OutputError as error:
             note(f"tilec.lock was not written: {error.what}")
             return
@@ -191,45 +190,41 @@ def read_lock(root: Path) -> Lock:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
+    tools, pins, damage = {}, {}, ""
     try:
-        tools, pins = _parsed(text)
-        return Lock(path=path, text=text, tools=tools, pins=pins, damage="")
+        if text:
+            tools, pins = _parsed(text)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         damage = str(error) if isinstance(error, ValueError) else "a value is missing"
-        return Lock(path=path, text=text, tools={}, pins={}, damage=damage)
+    return Lock(path=path, text=text, tools=tools, pins=pins, damage=damage)
 
 
-def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], Pins]:
+def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, dict[str, Pin]]]:
     """Return tools and pins of a file's text."""
-    table = tomllib.loads(text)
-    tools = {
-        name: (str(tool["version"]), str(tool["sha256"]))
-        for name, tool in table.get("tool", {}).items()
-    }
+    table = json.loads(text)
+    tools = {}
+    for name, row in table["tools"].items():
+        version, _, digest = row.rpartition(" ")
+        tools[name] = version, digest
     pins = {
-        profile: {
-            job: Pin(str(pin["key"]), str(pin["sha256"]), str(pin["row"]))
-            for job, pin in rows.items()
-        }
-        for profile, rows in table.get("images", {}).items()
+        profile: {job: Pin(*row.split(" ")) for job, row in rows.items()}
+        for profile, rows in table["images"].items()
     }
     return tools, pins
 
 
 def render(tools: Mapping[str, tuple[str, str]], pins: Pins) -> str:
-    """Return the text of the file, with sorted tables of tools and profiles."""
-    return "".join(_rendered(tools, pins))
-
-
-def _rendered(tools: Mapping[str, tuple[str, str]], pins: Pins) -> Iterator[str]:
-    yield _HEAD
-    for name in sorted(tools):
-        version, digest = tools[name]
-        yield f'\n[tool.{json.dumps(name)}]\nversion = "{version}"\nsha256 = "{digest}"\n'
-    for profile in sorted(name for name, rows in pins.items() if rows):
-        yield f"\n[images.{json.dumps(profile)}]\n"
-        for job, pin in sorted(pins[profile].items()):
-            yield f'{json.dumps(job)} = {{ key = "{pin.key}", sha256 = "{pin.image}", row = "{pin.row}" }}\n'
+    """Return the text of the file, with a line for each tool and image."""
+    table = {
+        "about": _ABOUT,
+        "tools": {name: " ".join(row) for name, row in tools.items()},
+        "images": {
+            profile: {job: " ".join(pin) for job, pin in rows.items()}
+            for profile, rows in pins.items()
+            if rows
+        },
+    }
+    return json.dumps(table, indent=1, sort_keys=True) + "\n"
 
 
 def _rows(tools: Mapping[str, Sequence[ToolInfo]]) -> dict[str, tuple[str, str]]:
