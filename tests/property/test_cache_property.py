@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tilec.compile.cache import Cache
+from tilec.compile.cache import Cache, index_row
 from tilec.compile.keys import KeyMaker, explain_change
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
@@ -144,7 +144,8 @@ def test_the_cache_gives_back_what_was_put_or_nothing(steps) -> None:
             key = KEYS[number]
             path = Path(store.path_of(Path(folder), "images", key))
             if step == "put":
-                assert cache.put(key, image_of(data))
+                image = image_of(data)
+                assert cache.put(key, image, index_row(key, image))
                 model[key] = data
             elif step == "drop":
                 cache.drop(key)

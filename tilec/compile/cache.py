@@ -94,16 +94,12 @@ class Cache:
             self.drop(key)
         return None
 
-    def put(self, key: str, image: Image) -> Blob | None:
-        """Store an image; return None if this fails."""
+    def put(self, key: str, image: Image, row: bytes) -> Blob | None:
+        """Store an image with its index row; return None if this fails."""
         if self.root is None:
             return None
         try:
-            meta = index_row(key, image)
-        except (TypeError, ValueError):
-            return None  # not a valid image; its user reports that
-        try:
-            offset = store.save(self.root, _IMAGES, key, meta, image.data)
+            offset = self.save(key, row, image.data)
         except OSError as exc:
             self.note_unwritable(exc)
             return None
@@ -115,14 +111,14 @@ class Cache:
             digest=image.info.digest,
         )
 
-    def save(self, key: str, row: bytes, data: bytes) -> None:
-        """Store an image with its index row.
+    def save(self, key: str, row: bytes, data: bytes) -> int:
+        """Store an image with its index row; return its offset in the entry's file.
 
         Raises:
             OSError: it cannot be written.
         """
         assert self.root is not None
-        store.save(self.root, _IMAGES, key, row, data)
+        return store.save(self.root, _IMAGES, key, row, data)
 
     def read(self, key: str, row: str) -> tuple[bytes, bytes] | None:
         """Return an image's index row and bytes, or None if missing.

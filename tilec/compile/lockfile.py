@@ -190,17 +190,18 @@ def read_lock(root: Path) -> Lock:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
-    tools, pins, damage = {}, {}, ""
     try:
-        if text:
-            tools, pins = _parsed(text)
+        tools, pins = _parsed(text)
+        return Lock(path=path, text=text, tools=tools, pins=pins, damage="")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         damage = str(error) if isinstance(error, ValueError) else "a value is missing"
-    return Lock(path=path, text=text, tools=tools, pins=pins, damage=damage)
+        return Lock(path=path, text=text, tools={}, pins={}, damage=damage)
 
 
-def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, dict[str, Pin]]]:
+def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], Pins]:
     """Return tools and pins of a file's text."""
+    if not text:
+        return {}, {}
     table = json.loads(text)
     tools = {}
     for name, row in table["tools"].items():

@@ -231,12 +231,14 @@ class Worker:
         inputs = inputs_digest(tuple(frontend.inputs(job.spec.source))) if request.inputs else ""
         if inputs != request.inputs:
             raise changed(job)
+        row = index_row(request.key, image)
+        spool = Path(self._setup.spool)
         return Done(
-            row=image_row(request.key, image),
+            row=sha256(row),
             info=image.info,
             abi=image.abi,
             warnings=image.warnings,
-            blob=stored_image(request, image, cache=self._cache, spool=Path(self._setup.spool)),
+            blob=stored_image(request, image, row, cache=self._cache, spool=spool),
             cached=False,
             seconds=seconds,
         )
@@ -248,13 +250,13 @@ class Worker:
         return self._frontends[language]
 
 
-def stored_image(request: Compile, image: Image, *, cache: Cache, spool: Path) -> Blob:
-    """Write an image to the cache, or else to the spool directory.
+def stored_image(request: Compile, image: Image, row: bytes, *, cache: Cache, spool: Path) -> Blob:
+    """Write an image with its index row to the cache, or else to the spool directory.
 
     Raises:
         OutputError: the image can be written to neither.
     """
-    blob = cache.put(request.key, image) if request.cacheable else None
+    blob = cache.put(request.key, image, row) if request.cacheable else None
     if blob is not None:
         return blob
     path = spool / f"{request.key}.image"
@@ -269,14 +271,6 @@ def stored_image(request: Compile, image: Image, *, cache: Cache, spool: Path) -
             fix="make room, or set another cache and output directory",
         ) from exc
     return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
-
-
-def image_row(key: str, image: Image) -> str:
-    """Return the digest of an image's index row; empty for invalid values."""
-    try:
-        return sha256(index_row(key, image))
-    except (TypeError, ValueError):
-        return ""  # sending the result reports the invalid value
 
 
 def check_image(image: object) -> None:

@@ -45,7 +45,7 @@ class FakeFrontend:
     * `raise` the name of a built-in exception; `fail` a message, raised as a CompileError
     * `crash` the name of a signal that the process sends itself; `exit` a status for `os._exit`
     * `print` text for standard output, written by Python and by a child process
-    * `pickle` gives a result that cannot be pickled
+    * `pickle` raises an error that cannot be pickled
     * `size` bytes of the image; `count` a file that gets a line for each compile
     * `only` does all this only for jobs whose id contains it, `grouped` only for jobs that come
       with their group
@@ -110,9 +110,6 @@ class FakeFrontend:
         )
         if options.get("in") != "declare" and meant:
             _misbehave(options, job.id)
-            if "pickle" in options:
-                warning: Any = lambda: None  # noqa: E731
-                return _image(job, b"unpicklable", warnings=(warning,))
         seed = hashlib.sha256(
             repr((job.variant, job.target, job.hints, sorted(_closure(source).items()))).encode()
         ).digest()
@@ -177,13 +174,17 @@ def _misbehave(options: dict[str, Any], subject: str) -> None:
         os._exit(options["exit"])
     if "raise" in options:
         raise getattr(__import__("builtins"), options["raise"])(f"raised on demand for {subject}")
+    if "pickle" in options:
+        error = CompileError("raised on demand")
+        vars(error)["extra"] = lambda: None
+        raise error
     if "fail" in options:
         raise CompileError(
             options["fail"], command=f"fakec {subject}", log=f"fakec: {options['fail']}"
         )
 
 
-def _image(job: Job, data: bytes, *, warnings: tuple[Diagnostic, ...] = ()) -> Image:
+def _image(job: Job, data: bytes) -> Image:
     info = ImageInfo(
         target=job.target,
         digest=hashlib.sha256(data).hexdigest(),
@@ -204,7 +205,7 @@ def _image(job: Job, data: bytes, *, warnings: tuple[Diagnostic, ...] = ()) -> I
     abi = job.spec.abi or tuple(
         _slot(param) for param in job.spec.decl.params if param.kind != "constant"
     )
-    return Image(info=info, data=data, abi=abi, warnings=warnings)
+    return Image(info=info, data=data, abi=abi)
 
 
 def _slot(param: ParamDecl) -> AbiSlot:

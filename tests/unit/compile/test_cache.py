@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec.compile.cache import Cache
+from tilec.compile.cache import Cache, index_row
+from tilec.compile.events import Blob
 from tilec_runtime.bundle import place as places
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, Diagnostic, Location
@@ -47,6 +48,10 @@ def make_image(data: bytes = b"code" * 100) -> Image:
         message="unused", severity="warning", location=Location(file="k.cu", line=3, column=1)
     )
     return Image(info=info, data=data, abi=abi, warnings=(warning,))
+
+
+def put(cache: Cache, key: str, image: Image) -> Blob | None:
+    return cache.put(key, image, index_row(key, image))
 
 
 class Notes(list[str]):
@@ -91,19 +96,19 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_entry_is_removed_reported_and_missed(cache: Cache, notes: Notes, damage) -> None:
-    cache.put(KEY, make_image())
+    put(cache, KEY, make_image())
     path = entry_path(cache)
     path.write_bytes(damage(path.read_bytes()))
     assert cache.get(KEY) is None
     assert notes.only().startswith(f"cache entry {KEY[:12]} was damaged (")
     assert notes.only().endswith("): it is compiled again")
     assert not path.exists()
-    assert cache.put(KEY, make_image())
+    assert put(cache, KEY, make_image())
     assert cache.get(KEY)
 
 
 def test_a_blob_that_changed_after_the_look_up_is_an_error(cache: Cache) -> None:
-    blob = cache.put(KEY, make_image())
+    blob = put(cache, KEY, make_image())
     assert blob
     path = entry_path(cache)
     good = path.read_bytes()
@@ -164,7 +169,7 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
         pytest.skip("giving a file away needs root")
     monkeypatch.setattr(places, "_warned", set())
     root = tmp_path / "cache"
-    cache.put(KEY, make_image())
+    put(cache, KEY, make_image())
     cache.put_record("a", 1)
     link = tmp_path / "link"
     link.symlink_to(root)
@@ -176,7 +181,7 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
             again.root,
             again.get(KEY),
             again.get_record("a"),
-            again.put(OTHER, make_image(b"new")),
+            put(again, OTHER, make_image(b"new")),
         ) == (None, None, None, None)
         again.put_record("b", 2)
     assert files(root) == before
@@ -192,7 +197,7 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
     subprocess.run(mend.removeprefix("sudo ").partition(" && tilec")[0], shell=True, check=True)
     mended = Cache(root, note=pytest.fail)
     assert (mended.clear() > 0) != ("link" in why)
-    assert mended.put(KEY, make_image())
+    assert put(mended, KEY, make_image())
     assert mended.get(KEY)
 
 
@@ -200,7 +205,7 @@ def test_cache_files_are_private_to_their_user(tmp_path: Path, notes: Notes) -> 
     before = os.umask(0)
     try:
         cache = Cache(tmp_path / "deep" / "cache", note=notes.append)
-        cache.put(KEY, make_image())
+        put(cache, KEY, make_image())
         cache.put_record("a", 1)
         made = [cache.root or tmp_path, *(tmp_path / "deep" / "cache").rglob("*")]
     finally:
@@ -222,9 +227,9 @@ def test_a_write_that_fails_half_way_leaves_nothing(
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    cache.put(OTHER, make_image())
+    put(cache, OTHER, make_image())
     monkeypatch.setattr(os, "replace", refuse)
-    assert cache.put(KEY, make_image()) is None
+    assert put(cache, KEY, make_image()) is None
     monkeypatch.undo()
     assert cache.root
     assert files(cache.root) == sorted([OTHER, "CACHEDIR.TAG"])
@@ -240,11 +245,11 @@ def test_links_are_not_followed_for_writing(cache: Cache, notes: Notes, tmp_path
     assert cache.get(KEY) is None
     assert "a symbolic link stands in its place" in notes.only()
     path.symlink_to(outside / "precious")
-    assert cache.put(KEY, make_image())
+    assert put(cache, KEY, make_image())
     assert not path.is_symlink()
     fan = entry_path(cache, OTHER).parent
     fan.symlink_to(outside, target_is_directory=True)
-    assert cache.put(OTHER, make_image()) is None
+    assert put(cache, OTHER, make_image()) is None
     assert cache.gc(0) > 0
     cache.clear()
     assert files(outside) == ["precious"]
@@ -260,7 +265,7 @@ def aged(cache: Cache, key: str, seconds: float) -> None:
 def test_gc_removes_the_least_recently_used(cache: Cache) -> None:
     keys = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(5)]
     for age, key in enumerate(keys):
-        cache.put(key, make_image(b"x" * 1000))
+        put(cache, key, make_image(b"x" * 1000))
         aged(cache, key, age * 10_000)
     size = entry_path(cache, keys[0]).stat().st_size
     assert cache.get(keys[4])  # the oldest is used, and with that the youngest
@@ -272,7 +277,7 @@ def test_gc_removes_the_least_recently_used(cache: Cache) -> None:
 def test_gc_removes_what_dead_processes_left_only(cache: Cache) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait(PATIENCE)
-    cache.put(KEY, make_image())
+    put(cache, KEY, make_image())
     folder = entry_path(cache).parent
     names = {
         f"tmp-{dead.pid}-aa": 120,
@@ -293,7 +298,7 @@ def test_gc_removes_what_dead_processes_left_only(cache: Cache) -> None:
 
 
 def test_gc_and_clear_touch_nothing_that_is_not_the_caches(cache: Cache) -> None:
-    cache.put(KEY, make_image())
+    put(cache, KEY, make_image())
     assert cache.root
     foreign = [cache.root / KEY, cache.root / "aa" / KEY, cache.root / "notes.txt"]
     for path in foreign:
@@ -309,7 +314,7 @@ import hashlib, sys
 from pathlib import Path
 from tilec.compile.cache import Cache
 sys.path.insert(0, sys.argv[2])
-from test_cache import make_image
+from test_cache import make_image, put
 notes = []
 cache = Cache(Path(sys.argv[1]), note=notes.append)
 bad = 0
@@ -319,7 +324,7 @@ for turn in range(40):
         data = str(i).encode() * 5000
         entry = cache.get(key)
         if entry is None:
-            cache.put(key, make_image(data))
+            put(cache, key, make_image(data))
         else:
             try:
                 bad += entry.blob.read() != data

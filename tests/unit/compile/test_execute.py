@@ -95,7 +95,7 @@ MISDEEDS = [
         "the fake frontend failed: KeyboardInterrupt: raised on demand",
     ),
     ({"raise": "MemoryError"}, "the fake frontend failed: MemoryError: raised on demand"),
-    ({"pickle": 1}, "the fake frontend failed: its result cannot be sent"),
+    ({"pickle": 1}, "the fake frontend failed: raised on demand"),
 ]
 
 

@@ -90,7 +90,11 @@ def test_damaged_file_is_refused_or_rewritten(tmp_path: Path) -> None:
         "  cause: the file was edited, or two branches were merged\n"
         "  fix: run `tilec build` without --locked, and commit the tilec.lock that it writes"
     )
-    for damaged in (f"<<<<<<< main\n{good}".encode(), b"\xff\xfe not a lock", b'{"tools": {}, "images": {"release": {"add-sm_90": "x"}}}'):
+    for damaged in (
+        f"<<<<<<< main\n{good}".encode(),
+        b"\xff\xfe not a lock",
+        b'{"tools": {}, "images": {"release": {"add-sm_90": "x"}}}',
+    ):
         (tmp_path / "tilec.lock").write_bytes(damaged)
         assert renew(tmp_path, tools(), {"add-sm_90": pin("a")}) == []
         assert (tmp_path / "tilec.lock").read_text() == good

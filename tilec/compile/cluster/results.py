@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilec.compile.cache import Cache
+from tilec.compile.cache import Cache, index_row
 from tilec.compile.cluster.parcels import Delivery
 from tilec.compile.events import Done
 from tilec.compile.pool import Replies
@@ -81,8 +81,9 @@ class Results:
     def _keep(self, request: Compile, done: Done, data: bytes) -> Done | TilecError:
         image = done.image(data)
         check_image(image)
+        row = index_row(request.key, image)
         try:
-            blob = stored_image(request, image, cache=self._cache, spool=self._spool)
+            blob = stored_image(request, image, row, cache=self._cache, spool=self._spool)
         except TilecError as error:
             return error
         return dataclasses.replace(done, blob=blob)
