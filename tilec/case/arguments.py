@@ -1,20 +1,18 @@
 """Reads inputs from a command line: `--arg` for a run without a case, `--set` and `--input` to
-change cases.
+change cases. All three take numbers, tensors and files.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from tilec.case.cases import BoundCase, Files, bind
 from tilec.case.files import FORMS, ArrayFile, UnfitError, dtype_in, is_file, parse_array_file
-from tilec.case.inputs import DISTRIBUTIONS
+from tilec.case.inputs import misfit
+from tilec.manifest.case_keys import DISTS
 from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.errors import CaseError, UsageError
@@ -27,17 +25,17 @@ _TENSOR = re.compile(
     r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?"
 )
 _SHAPE = re.compile(r"\[([^\]]*)\]")
-_ARGUMENT = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=VALUE (alpha=2.5, BM=64) or NAME=FILE, with {FORMS}"
+_FORMS = "take n=4096, x=[512,512], x=f16[512,512]:normal:7, BM=64 or x=FILE.npy"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """One `--arg NAME=VALUE`, `--set NAME=VALUE` or `--input NAME=FILE`.
+    """One NAME=VALUE of `--arg`, `--set` or `--input`.
 
     Attributes:
         text: as on the command line, with the option.
         name: of a parameter or an axis. value: its new value.
-        place: the file, if it is one; `dtype` is what the file holds.
+        file: the file, if the value names one; `dtype` is what it holds.
     """
 
     text: str
@@ -47,36 +45,19 @@ class Override:
     dtype: str = ""
 
 
-def parse_arguments(texts: Sequence[str], *, cwd: Path) -> tuple[Override, ...]:
-    """Read every `--arg`: a value as `--set` takes it, or a file as `--input` does.
+def parse_overrides(given: Mapping[str, Sequence[str]], *, cwd: Path) -> tuple[Override, ...]:
+    """Read the values of options; files are looked into.
 
     Args:
-        texts: values of `--arg`.
+        given: values of each option.
         cwd: the directory that relative paths start at.
 
     Raises:
         UsageError: one has another form, a name is given twice, or a file cannot be read.
     """
-    return _each_once([_argument(text, cwd) for text in texts])
-
-
-def parse_overrides(
-    settings: Sequence[str], inputs: Sequence[str], *, cwd: Path
-) -> tuple[Override, ...]:
-    """Read every `--set` and `--input`; files are looked into.
-
-    Args:
-        settings: values of `--set`.
-        inputs: values of `--input`.
-        cwd: the directory that relative paths start at.
-
-    Raises:
-        UsageError: one has another form, a name is given twice, or a file cannot be read.
-    """
-    return _each_once([*map(_setting, settings), *(_input(text, cwd) for text in inputs)])
-
-
-def _each_once(overrides: Sequence[Override]) -> tuple[Override, ...]:
+    overrides = tuple(
+        _override(option, text, cwd) for option, texts in given.items() for text in texts
+    )
     names = [override.name for override in overrides]
     for override in overrides:
         if names.count(override.name) > 1:
@@ -84,7 +65,7 @@ def _each_once(overrides: Sequence[Override]) -> tuple[Override, ...]:
                 f"{override.text}: {override.name} is given more than once",
                 fix="give each name one value",
             )
-    return tuple(overrides)
+    return overrides
 
 
 def bind_arguments(info: KernelInfo, arguments: Sequence[Override]) -> BoundCase:
@@ -112,52 +93,19 @@ def overridden(
     return dataclasses.replace(kernel, cases=cases), _files(overrides)
 
 
-def _parts(option: str, text: str, fix: str, *, empty: bool = False) -> tuple[str, str]:
+def _override(option: str, text: str, cwd: Path) -> Override:
     name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not name.isidentifier() or not (value or empty):
-        raise UsageError(f"{option} {text!r} is not NAME=VALUE", fix=fix)
-    return name, value
-
-
-def _argument(text: str, cwd: Path) -> Override:
-    forms = f"an argument is {_ARGUMENT}"
-    name, value = _parts("--arg", text, forms, empty=True)  # an axis may have the empty text
-    option = f"--arg {text}"
-    if is_file(value):
-        return _file(option, name, value, cwd)
-    return Override(text=option, name=name, value=value)
-
-
-def _setting(text: str) -> Override:
-    forms = "take n=4096, x=[512,512], x=f16[512,512]:normal:7 or BM=64"
-    name, value = _parts("--set", text, forms, empty=True)  # an axis may have the empty text
-    if is_file(value):
-        raise UsageError(
-            f"--set {text!r}: an array from a file is an input", fix=f"--input {name}={value}"
-        )
-    return Override(text=f"--set {text}", name=name, value=value)
-
-
-def _input(text: str, cwd: Path) -> Override:
-    forms = f"take x={FORMS.replace(', ', ', x=').replace(' or ', ' or x=')}"
-    name, value = _parts("--input", text, forms)
-    option = f"--input {text}"
+    if not equals or not name.isidentifier():
+        raise UsageError(f"{option} {text!r} is not NAME=VALUE", fix=_FORMS)
+    shown = f"{option} {text}"
     if not is_file(value):
-        raise UsageError(
-            f"{option}: {value!r} names no file of an array",
-            fix=f"give {FORMS}; a number or a shape goes to --set",
-        )
-    return _file(option, name, value, cwd)
-
-
-def _file(option: str, name: str, value: str, cwd: Path) -> Override:
+        return Override(text=shown, name=name, value=value)
     file = parse_array_file(value, cwd=cwd)
     try:
-        return Override(text=option, name=name, file=file, dtype=dtype_in(file, name))
+        return Override(text=shown, name=name, file=file, dtype=dtype_in(file, name))
     except UnfitError as error:
-        raise UsageError(
-            f"{option}: {file} cannot be read: {error}", fix=f"give {FORMS}"
-        ) from error
+        message = f"{shown}: {file} cannot be read: {error}"
+        raise UsageError(message, fix=f"give {FORMS}") from error
 
 
 def _files(overrides: Sequence[Override]) -> Files:
@@ -180,8 +128,8 @@ def _tensor(override: Override) -> Input | None:
     dist = match["dist"] or "normal"
     if match["dist"] is None and DTYPES[dtype].kind != "float":
         dist = "integers"
-    if dist not in DISTRIBUTIONS:
-        hint = did_you_mean(dist, list(DISTRIBUTIONS)) or f"; there are {', '.join(DISTRIBUTIONS)}"
+    if dist not in DISTS:
+        hint = did_you_mean(dist, list(DISTS)) or f"; there are {', '.join(DISTS)}"
         raise UsageError(f"{option}: unknown distribution {dist!r}{hint}")
     text = match["seed"] or ""
     if text and not text.isdecimal():
@@ -223,10 +171,9 @@ def _value(override: Override, param: Param, before: Input | None, info: KernelI
         return dataclasses.replace(before, shape=tensor.shape, small=None)
     tensor = _tensor(override)
     if tensor is None:
-        option = "--arg" if override.text.startswith("--arg") else "--input"
         raise UsageError(
             f"{override.text}: {info.name} takes a tensor for {param.name}",
-            fix=f"give {param.name}=f32[1024]:normal:7, or {option} {param.name}=FILE.npy",
+            fix=f"give {param.name}=f32[1024]:normal:7, or {param.name}=FILE.npy",
         )
     return tensor
 
@@ -242,16 +189,13 @@ def _axis_value(override: Override, built: Sequence[AxisValue]) -> AxisValue:
 def _number(override: Override, param: Param, info: KernelInfo) -> int | float | bool:
     number = read_number(override.value)
     dtype = DTYPES.get(param.dtype)  # None for the name of an axis
-    takes = f"{info.name} takes {param.dtype} for {param.name}"
     if number is None or (isinstance(number, bool) and dtype is not None and dtype.kind != "bool"):
-        raise UsageError(f"{override.text}: {override.value!r} is no number, and {takes}")
-    if dtype is not None and dtype.kind in ("int", "uint"):
-        if not math.isfinite(number) or int(number) != number:
-            raise UsageError(f"{override.text}: {override.value} is no whole number, and {takes}")
-        limits = np.iinfo(dtype.numpy)
-        if not limits.min <= int(number) <= limits.max:
-            holds = f"which holds {limits.min} to {limits.max}"
-            raise UsageError(f"{override.text}: {override.value} does not fit {dtype}, {holds}")
+        message = (
+            f"{override.value!r} is no number, and {info.name} takes {param.dtype} for {param.name}"
+        )
+        raise UsageError(f"{override.text}: {message}")
+    if dtype is not None and (problem := misfit(number, dtype)):
+        raise UsageError(f"{override.text}: {problem}")
     return number
 
 

@@ -84,7 +84,7 @@ def run_bench(app: App, given: Given) -> int:
     """Carry out one command line and return the exit code."""
     sweep = parse_sweep(given.sweep) if given.sweep else None
     first = sweep.values[0] if sweep else ""
-    parse_overrides(_settings(given, sweep, first), (), cwd=app.base)  # refuse wrong ones early
+    parse_overrides(_settings(given, sweep, first), cwd=app.base)  # refuse wrong ones early
     project = open_project(app)
     check_wish(project.manifest, given.wish)
     files = Files(app, project, given)
@@ -93,7 +93,7 @@ def run_bench(app: App, given: Given) -> int:
     opened = open_bundle(app, project, given.wish, cpu=cpu)
 
     def cases_at(value: str) -> tuple[BoundCase, ...]:
-        overrides = parse_overrides(_settings(given, sweep, value), (), cwd=app.base)
+        overrides = parse_overrides(_settings(given, sweep, value), cwd=app.base)
         swept = dataclasses.replace(given.wish, overrides=overrides)
         try:
             return chosen_cases(opened, project.manifest, swept)
@@ -118,9 +118,9 @@ def run_bench(app: App, given: Given) -> int:
     return measure_cases(app, given, files, bench_device, opened, plan, project.manifest)
 
 
-def _settings(given: Given, sweep: Sweep | None, value: str) -> tuple[str, ...]:
+def _settings(given: Given, sweep: Sweep | None, value: str) -> dict[str, tuple[str, ...]]:
     """Return the values of `--set` at a point of the sweep."""
-    return settings_at(given.settings, sweep, value) if sweep else given.settings
+    return {"--set": settings_at(given.settings, sweep, value) if sweep else given.settings}
 
 
 def _device(app: App, given: Given) -> tuple[DeviceDriver, DeviceInfo]:

@@ -219,7 +219,8 @@ def _wish(app: App, given: _Given) -> Wish:
     if given.settings or given.inputs:
         from tilec.case.arguments import parse_overrides
 
-        overrides = parse_overrides(given.settings, given.inputs, cwd=app.base)
+        changes = {"--set": given.settings, "--input": given.inputs}
+        overrides = parse_overrides(changes, cwd=app.base)
     # A trace shows one launch.
     return dataclasses.replace(given.wish, overrides=overrides, chains=not given.trace)
 
@@ -317,7 +318,7 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
         MissingError: the kernel cannot be built for the device.
         UsageError: the kernel does not exist, or an argument does not fit it.
     """
-    from tilec.case.arguments import bind_arguments, parse_arguments
+    from tilec.case.arguments import bind_arguments, parse_overrides
 
     (name,) = given.wish.kernels
     if name in opened.absent:
@@ -326,7 +327,7 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
     if name not in known:
         hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
         raise UsageError(f"no kernel {name!r} in the bundle{hint}")
-    return bind_arguments(known[name], parse_arguments(given.args, cwd=app.base))
+    return bind_arguments(known[name], parse_overrides({"--arg": given.args}, cwd=app.base))
 
 
 def _trace(device: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:

@@ -116,7 +116,9 @@ def bench_sweep(scene: Scene) -> str:
     (kernel,) = found.kernels
 
     def at(value: str) -> Any:
-        overrides = parse_overrides(settings_at(("x=[n]",), sweep, value), (), cwd=scene.folder)
+        overrides = parse_overrides(
+            {"--set": settings_at(("x=[n]",), sweep, value)}, cwd=scene.folder
+        )
         changed, _ = overridden(dataclasses.replace(kernel, cases=kernel.cases[:1]), ADD, overrides)
         return bound(dataclasses.replace(found, kernels=(changed,)))
 
