@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,22 +44,6 @@ NOT_CHECKED = (
 )
 _UNSURE = "there are too many atomics to follow which accesses all of them order: those left are taken to be in order"
 _UNCOMPARED = "whether elements that no padding determines change the result was not checked"
-DEFAULT_ORDERS: tuple[str | int, ...] = ("forward", "reverse", 0)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class SanitizeOptions:
-    """Options of a check.
-
-    Attributes:
-        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random order.
-        not_finite: report the first NaN or infinity that is computed from finite numbers.
-        steps: most loop iterations of one batch of blocks; 0 for the interpreter's default.
-    """
-
-    orders: tuple[str | int, ...] = DEFAULT_ORDERS
-    not_finite: bool = False
-    steps: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,23 +80,22 @@ class Watch:
     """Makes a checker for each launch on a cpu device, and keeps it.
 
     Args:
+        bundle: of the launches; has names of entry points' arguments, for messages.
         not_finite: report the first NaN or infinity that is computed from finite numbers.
     """
 
-    def __init__(self, *, not_finite: bool = False) -> None:
+    def __init__(self, bundle: Bundle, *, not_finite: bool) -> None:
         self._case: BoundCase | None = None
         self._launches = 0
         self._blank: dict[str, Array] = {}
-        self._slots: dict[str, tuple[str, ...]] = {}
+        self._slots = {
+            variant.id: tuple(slot.expr for slot in variant.abi)
+            for kernel in bundle.info.kernels
+            for variant in kernel.variants
+        }
         self._not_finite = not_finite
         self._seen: list[tuple[CpuRun, Checker]] = []
         self._lock = threading.Lock()
-
-    def know(self, bundle: Bundle) -> None:
-        """Add names of entry points' arguments, for messages."""
-        for kernel in bundle.info.kernels:
-            for variant in kernel.variants:
-                self._slots[variant.id] = tuple(slot.expr for slot in variant.abi)
 
     def expect(self, case: BoundCase) -> None:
         """Set the case of the next launches: its `dist = "empty"` inputs are uninitialized."""
@@ -171,20 +154,27 @@ class Sanitizer:
 
     Args:
         bundle: with Tile IR.
-        options: how to check.
+        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random order.
+        not_finite: report the first NaN or infinity that is computed from finite numbers.
+        steps: most loop iterations of one batch of blocks.
         advice: how to get Tile IR into the bundle, where the manifest is not the reason.
     """
 
     def __init__(
-        self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions(), *, advice: str = ""
+        self,
+        bundle: Bundle,
+        *,
+        orders: Sequence[str | int],
+        not_finite: bool = False,
+        steps: int = DEFAULT.steps,
+        advice: str = "",
     ) -> None:
-        self._watch = Watch(not_finite=options.not_finite)
-        self._watch.know(bundle)
+        self._watch = Watch(bundle, not_finite=not_finite)
         self._fills = Fills()
-        self._steps = options.steps or DEFAULT.steps
-        watching = CpuOptions(steps=self._steps, output=_silent, run=self._run_watched)
+        self._steps = steps
+        watching = CpuOptions(steps=steps, output=_silent, run=self._run_watched)
         plain = dataclasses.replace(
-            watching, order=options.orders[0], run=self._run_plain, cancelled=self._fills.spent
+            watching, order=orders[0], run=self._run_plain, cancelled=self._fills.spent
         )
 
         def device(chosen: CpuOptions) -> ModuleDevice:
@@ -192,7 +182,7 @@ class Sanitizer:
             return ModuleDevice(load(bundle, "cpu", driver=driver), driver, advice=advice)
 
         self._devices = {
-            order: device(dataclasses.replace(watching, order=order)) for order in options.orders
+            order: device(dataclasses.replace(watching, order=order)) for order in orders
         }
         self._plain = device(plain)
 
@@ -316,37 +306,6 @@ class _Seen:
             blocks=self._blocks,
             error=error,
         )
-
-
-def sanitize_cases(
-    cases: Iterable[BoundCase],
-    sanitizer: Sanitizer | None,
-    *,
-    absent: Callable[[BoundCase], str] = lambda _: "",
-    on_case: Callable[[BoundCase], None] | None = None,
-    on_result: Callable[[CaseFindings], None] | None = None,
-) -> tuple[CaseFindings, ...]:
-    """Check cases one after another.
-
-    Args:
-        cases: what to check.
-        sanitizer: None if every kernel is absent.
-        absent: returns why the bundle lacks a case; empty if it has it.
-        on_case: called before each check.
-        on_result: called with each result.
-    """
-    results = []
-    for case in cases:
-        reason = absent(case)
-        if reason or sanitizer is None:
-            results.append(CaseFindings(case=case, skipped=reason))
-        else:
-            if on_case is not None:
-                on_case(case)
-            results.append(sanitizer.check(case))
-        if on_result is not None:
-            on_result(results[-1])
-    return tuple(results)
 
 
 def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
-    from tilec.case.sanitize import CaseFindings, SanitizeOptions
+    from tilec.case.sanitize import CaseFindings
     from tilec.cli.outside_tool import Watched
     from tilec.compile.project import Project
     from tilec.manifest.types import Chain, Kernel, Manifest
@@ -145,8 +145,6 @@ def command(
     one process for each case and tool. Without --bundle they are built for this GPU into
     .tilec/run/, with source lines.
     """
-    from tilec.case.sanitize import SanitizeOptions
-
     other = "cuda"
     unfit: dict[str, object] = {"--tool": tools, "--profile": profile}
     if device != CPU:
@@ -163,38 +161,38 @@ def command(
     if device != CPU:
         tools = tools or TOOLS
         return _on_gpu(app, project, wish, device, tools, profile or "release")
-    opened = open_bundle(app, project, wish, cpu=True)
-    bound = chosen_cases(opened, project.manifest, wish)
-    orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
-    options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps or STEPS)
-    return _on_cpu(app, project.manifest, opened, wish, bound, options)
+    return _on_cpu(app, project, wish, seeds or (0,), nan=nan, steps=steps or STEPS)
 
 
 def _on_cpu(
-    app: App,
-    manifest: Manifest,
-    opened: Opened,
-    wish: Wish,
-    cases: tuple[BoundCase, ...],
-    options: SanitizeOptions,
+    app: App, project: Project, wish: Wish, seeds: Sequence[int], *, nan: bool, steps: int
 ) -> int:
     """Check cases on the cpu device, print findings, and return the exit code."""
-    from tilec.case.sanitize import CHECKED, NOT_CHECKED, Sanitizer, sanitize_cases, to_json
+    from tilec.case.sanitize import CHECKED, NOT_CHECKED, CaseFindings, Sanitizer, to_json
 
+    manifest = project.manifest
+    opened = open_bundle(app, project, wish, cpu=True)
+    cases = chosen_cases(opened, manifest, wish)
+    orders: tuple[str | int, ...] = ("forward", "reverse", *seeds)
+    sanitizer = None
+    if opened.bundle is not None:
+        sanitizer = Sanitizer(
+            opened.bundle, orders=orders, not_finite=nan, steps=steps, advice=opened.advice
+        )
     width = max(len(case.name) for case in cases)
-    sanitizer = Sanitizer(opened.bundle, options, advice=opened.advice) if opened.bundle else None
-    results = sanitize_cases(
-        cases,
-        sanitizer,
-        absent=opened.absence,
-        on_case=lambda case: app.status(
-            f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"
-        ),
-        on_result=lambda result: _show(app, result, width, Path(manifest.root)),
-    )
+    results: list[CaseFindings] = []
+    for case in cases:
+        reason = opened.absence(case)
+        if sanitizer is None or reason:
+            result = CaseFindings(case=case, skipped=reason)
+        else:
+            app.status(f"checking {case.name} ({len(results) + 1} of {len(cases)})")
+            result = sanitizer.check(case)
+        results.append(result)
+        _show(app, result, width, Path(manifest.root))
     counts = Counter(result.status for result in results)
     skipped = [(result.case, result.skipped) for result in results if result.skipped]
-    body = {"device": {"name": "cpu"}, "orders": list(options.orders), **to_json(results)}
+    body = {"device": {"name": "cpu"}, "orders": list(orders), **to_json(results)}
     lead = "" if results[-1].findings else "\n"
     message = f"{lead}{plural(len(results), 'case')} on the cpu device"
     left = unchecked(manifest, opened, wish, cases)

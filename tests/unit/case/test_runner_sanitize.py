@@ -17,7 +17,6 @@ from tilec.case import sanitize
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.sanitize import (
     CaseFindings,
-    SanitizeOptions,
     Sanitizer,
 )
 from tilec_runtime.cpu.driver import CpuDriver
@@ -67,7 +66,8 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Check:
                 return program(TYPES, writes_z, name="add")
 
         monkeypatch.setattr(sanitize, "CpuDriver", Kernels)
-        return Sanitizer(bundle_of(ADD), SanitizeOptions()).check(bound(size))
+        orders = ("forward", "reverse", 0)
+        return Sanitizer(bundle_of(ADD), orders=orders).check(bound(size))
 
     return checks
 
