@@ -128,6 +128,7 @@ def nvdisasm(folder: Path, script: str = "") -> ToolSearch:
     home = folder / "cuda"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     (home / "sass.txt").write_text(SASS)
+    (home / "version.json").write_text('{"cuda": {"version": "13.4.0"}}')
     tool = home / "bin" / "nvdisasm"
     tool.write_text(f'#!/bin/sh\necho "$@" >> {home}/calls\n{script or f"cat {home}/sass.txt"}\n')
     tool.chmod(0o755)

@@ -34,7 +34,7 @@ def embedded(found: Page, name: str) -> Any:
 def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
     found = page(sample(tmp_path), nvdisasm(tmp_path), tmp_path)
     cubin, ptx = found.images
-    assert (found.left_out, found.tool) == ("", "nvdisasm")
+    assert (found.left_out, found.tool) == ("", "nvdisasm 13.4.0")
     assert [(one.code, one.note) for one in found.images] == [("code0", ""), ("code1", "")]
     assert [(file.name, file.code) for file in found.files] == [
         ("scale.cu", "file0"),
