@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import keyword
 import re
-import sys
 import tempfile
 from pathlib import Path
 
@@ -27,8 +25,6 @@ KINDS = {
 }
 EXTRAS = {"triton", "simt"}  # languages whose compiler is installed by an extra of their name
 ANYWHERE = {"tile", "cutile"}  # languages that the cpu device runs
-TAKEN = ("tilec", "tilec_runtime", "cuda", "numpy")  # the manifest refuses the same names
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @click.command(
@@ -77,29 +73,22 @@ def module_name(name: str) -> str:
     Raises:
         UsageError: the name is not a package name, or its module could not be imported.
     """
-    if not _NAME.fullmatch(name):
+    from tilec.manifest import values
+
+    if not re.fullmatch(values.NAME, name):
         raise UsageError(
             f"{name!r} is not a package name",
             cause="package names are letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
             fix="choose another name, such as acme-kernels; -C DIR chooses the parent directory",
         )
     module = re.sub(r"[-_.]+", "_", name).lower()
-    if keyword.iskeyword(module):
+    try:
+        return values.module_name(module)
+    except ValueError as error:
         raise UsageError(
-            f"{name!r} gives the module name {module!r}, which is a keyword of Python",
-            fix=f"choose another name, such as {module}-kernels",
-        )
-    if not module.isidentifier():
-        raise UsageError(
-            f"{name!r} gives the module name {module!r}, which Python cannot import",
-            fix="choose a name that begins with a letter",
-        )
-    if module in sys.stdlib_module_names or module in TAKEN:
-        raise UsageError(
-            f"{name!r} gives the module name {module!r}, which hides another module",
-            fix="choose another name",
-        )
-    return module
+            f"{name!r} gives a module that a manifest refuses: {error}",
+            fix="take another name, such as acme-kernels",
+        ) from error
 
 
 def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:

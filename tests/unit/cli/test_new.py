@@ -79,12 +79,11 @@ def test_the_workflow_uses_the_action_beside_it(cli, tmp_path: Path) -> None:
         ("-x-", ""),
         ("naïve", "'naïve' is not a package name"),
         ("", "'' is not a package name"),
-        ("3d", "'3d' gives the module name '3d', which Python cannot import"),
-        ("class", "'class' gives the module name 'class', which is a keyword of Python"),
-        ("json", "'json' gives the module name 'json', which hides another module"),
-        ("cuda", "'cuda' gives the module name 'cuda', which hides another module"),
-        ("numpy", "'numpy' gives the module name 'numpy', which hides another module"),
-        ("Tilec", "'Tilec' gives the module name 'tilec', which hides another module"),
+        ("3d", "'3d' gives a module that a manifest refuses: '3d' is no identifier of Python"),
+        ("class", "'class' is a keyword of Python"),
+        ("json", "imported as 'json' it would hide the module of that name"),
+        ("torch", "imported as 'torch' it would hide the module of that name"),
+        ("Tilec", "imported as 'tilec' it would hide the module of that name"),
     ],
 )
 def test_names_that_will_not_do(cli, tmp_path: Path, name: str, message: str) -> None:
