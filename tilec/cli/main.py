@@ -119,8 +119,10 @@ def main() -> None:
         code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, early)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             stream.flush()
+        except OSError:  # drop the output, whose flush at the interpreter's exit would fail again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
 
 
@@ -141,7 +143,7 @@ def _open_streams() -> None:
 def run(
     args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> int:
-    """Run one command line and return its exit code; never raise.
+    """Run one command line and return its exit code; raise only KeyboardInterrupt, pressed again.
 
     Args:
         args: the command line without the program's name.
@@ -160,9 +162,8 @@ def run(
     except BaseException as exc:  # noqa: BLE001
         try:
             return _exit_code(app, exc, args)
-        except (BrokenPipeError, KeyboardInterrupt) as again:
-            _drop_output()
-            return INTERRUPTED if isinstance(again, KeyboardInterrupt) else PIPE_CLOSED
+        except BrokenPipeError:
+            return PIPE_CLOSED
     return code if isinstance(code, int) else 0
 
 
@@ -175,7 +176,6 @@ def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
     if COMPLETING in os.environ:
         return 1  # a message would appear in the middle of the user's command line
     if isinstance(exc, BrokenPipeError):
-        _drop_output()
         return PIPE_CLOSED
     if isinstance(exc, click.exceptions.NoArgsIsHelpError):
         echo(exc.format_message(), err=True)
@@ -194,16 +194,4 @@ def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
         return INTERRUPTED
     if failures.is_bug(exc) or (app is not None and app.debug):
         echo("".join(traceback.format_exception(exc)), err=True)
-    code = failures.report(app, exc, json=json)
-    if isinstance(exc, OSError):
-        _drop_output()
-    return code
-
-
-def _drop_output() -> None:
-    """Discard buffered output, so that the interpreter's flush at exit does not fail."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
+    return failures.report(app, exc, json=json)

@@ -67,12 +67,3 @@ def test_around_a_run_the_command_ends_quietly(tmp_path: Path, moment: str) -> N
 
 def test_the_console_script_starts_where_interrupts_are_heard() -> None:
     assert 'tilec = "tilec.__main__:main"' in (ROOT / "pyproject.toml").read_text()
-
-
-def test_pressed_again_while_the_end_is_told(cli, monkeypatch) -> None:
-    def press(*_args: object, **_kwargs: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tilec.manifest.keys.json_schema", press)
-    monkeypatch.setattr("click.echo", press)
-    assert cli("schema").code == 130
