@@ -216,17 +216,12 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def words_of(values: Sequence[str]) -> tuple[str, ...]:
-    """Split the values of a repeated option at commas, without duplicates."""
-    words = (word.strip() for value in values for word in value.split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
-
-
 def split_words(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:
-    """Callback of a list option: `a,b` and repeated options give one tuple."""
-    words = words_of(values)
+    """Callback of a list option: `a,b` and repeated options give one tuple without duplicates."""
+    parts = (word.strip() for value in values for word in value.split(","))
+    words = tuple(dict.fromkeys(word for word in parts if word))
     if values and not words:
         named(ctx, param, "")
     return words

@@ -14,21 +14,12 @@ from tilec.cli.devices import device_option
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
 
-class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A percentage: `5%` is 0.05."""
-
-    name = "percent"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse the percentage."""
-        if isinstance(value, float):
-            return value
-        match = _PERCENT.fullmatch(str(value).strip())
-        if not match or not 0 < float(match[1]) <= 1000:
-            self.fail(f"{value!r} is no percentage: write 5%", param, ctx)
-        return float(match[1]) / 100
+def percent(text: str) -> float:
+    """Return the part that a percentage is: 0.05 for `5%`."""
+    match = _PERCENT.fullmatch(text.strip())
+    if not match or not 0 < float(match[1]) <= 1000:
+        raise click.BadParameter(f"{text!r} is no percentage: write 5%")
+    return float(match[1]) / 100
 
 
 def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
@@ -103,7 +94,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 )
 @click.option(
     "--fail-slower",
-    type=Percent(),
+    type=percent,
     metavar="PART",
     help="With --against-saved: exit with 1 if a case is slower by more than this, such as 5%.",
 )

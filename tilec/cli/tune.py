@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, words_of
+from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, split_words
 from tilec.cli.complete import cases_of, completes, devices_of, kernels_of, targets_of
+from tilec.cli.devices import CPU, require_device_name
 
 if TYPE_CHECKING:
     from tilec.cli.tune_flow import Wish
@@ -22,23 +21,21 @@ _DURATION = re.compile(
 )
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A duration such as `90s`, `10m` or `1h30m`, in seconds."""
+def duration(text: str) -> float:
+    """Return the seconds of `90s`, `10m` or `1h30m`."""
+    match = _DURATION.fullmatch(text.replace(" ", ""))
+    units = (("h", 3600), ("m", 60), ("s", 1))
+    seconds = sum(float(match[name] or 0) * size for name, size in units) if match else 0.0
+    if not 0 < seconds <= 30 * 86400:
+        raise click.BadParameter(f"{text!r} is no duration: write 90s, 10m or 1h30m")
+    return seconds
 
-    name = "duration"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse the duration."""
-        if isinstance(value, float):
-            return value
-        match = _DURATION.fullmatch(str(value).replace(" ", ""))
-        units = (("h", 3600), ("m", 60), ("s", 1))
-        seconds = sum(float(match[name] or 0) * size for name, size in units) if match else 0.0
-        if not 0 < seconds <= 30 * 86400:
-            self.fail(f"{value!r} is no duration: write 90s, 10m or 1h30m", param, ctx)
-        return seconds
+def _devices(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    names = split_words(ctx, param, values)
+    return tuple(require_device_name(name, (CPU, "cuda")) for name in names)
 
 
 @click.command(
@@ -67,6 +64,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "--device",
     "devices",
     multiple=True,
+    callback=_devices,
     metavar="NAME",
     shell_complete=completes(devices_of),
     help="cuda:N or cpu; several GPUs share the work (default: all GPUs).",
@@ -87,7 +85,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option(
     "--budget",
-    type=Duration(),
+    type=duration,
     metavar="TIME",
     help="Time limit for each kernel, such as 10m; the best candidate so far wins.",
 )
@@ -99,10 +97,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option(
     "--limit",
-    type=Duration(),
-    default=60.0,
+    type=duration,
+    default="60s",
+    show_default=True,
     metavar="TIME",
-    help="Time after which a candidate counts as hung.  [default: 60s]",
+    help="Time after which a candidate counts as hung.",
 )
 @click.option(
     "--seed",
@@ -180,23 +179,27 @@ def command(
     continue an interrupted tuning.
     """
     from tilec.cli.tune_flow import Wish, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
+    from tilec.tune.search import Search
+    from tilec.tune.session import SessionOptions
 
-    wish = Wish(
-        cases=cases,
-        devices=words_of(devices),
-        target=target,
-        search=search,
+    options = SessionOptions(
+        search=Search(search),
         budget=budget or 0.0,
         most=max_candidates or 0,
-        limit=limit,
         seed=seed,
+        limit=limit,
+        batch=jobs or app.settings.cores,
+    )
+    wish = Wish(
+        cases=cases,
+        devices=devices,
+        target=target,
+        options=options,
         resume=resume,
         record=record,
         out=out,
         jobs=jobs,
         several=len(kernels) + len(kits) > 1,
-        environ=dict(os.environ),
-        clock=time.monotonic,
     )
     _refuse_combinations(wish, kernels, kits, prepare=prepare, confirm=confirm)
     step = confirm_kernel if confirm else prepare_kernel if prepare else tune_kernel

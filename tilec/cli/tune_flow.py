@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tilec.tune.kit import SUFFIX, read_kit, require_kit, write_kit
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.scratch import scratch
-from tilec.tune.search import Search, require_search
+from tilec.tune.search import require_search
 from tilec.tune.session import CaseResult, Session, SessionOptions, Work
 from tilec.tune.space import Point, Space
 from tilec.tune.targets import target_for
@@ -39,7 +40,7 @@ from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready
 from tilec.tune.workplace import Workplace
 from tilec_runtime.device.devices import devices as gpus
-from tilec_runtime.device.devices import driver_of, find_device
+from tilec_runtime.device.devices import find_device
 from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
@@ -52,41 +53,22 @@ class Wish:
 
     Attributes:
         several: whether the command line names more than one kernel or kit.
-        environ: environment of workers.
-        clock: returns seconds.
     """
 
     cases: tuple[str, ...]
     devices: tuple[str, ...]
     target: str
-    search: str
-    budget: float
-    most: int
-    limit: float
-    seed: int
+    options: SessionOptions
     resume: bool
     record: str
     out: str
     jobs: int | None
     several: bool
-    environ: Mapping[str, str]
-    clock: Callable[[], float]
-
-    def options(self, batch: int) -> SessionOptions:
-        """Return the options of a session."""
-        return SessionOptions(
-            search=Search(self.search),
-            budget=self.budget,
-            most=self.most,
-            seed=self.seed,
-            limit=self.limit,
-            batch=batch,
-        )
 
 
 def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Tune a kernel and write its record."""
-    require_search(Search(wish.search))
+    require_search(wish.options.search)
     project, kernel = open_kernel(app, name)
     devices = _devices(wish.devices)
     target = str(target_for(project.manifest, name, devices[0][1], wish.target))
@@ -107,7 +89,7 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
 
 def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
     """Measure a kit and write its record."""
-    require_search(Search(wish.search))
+    require_search(wish.options.search)
     require_kit(path)
     devices = _devices(wish.devices)
     # Beside the kit, since a temporary directory may be in memory: kits unpack to gigabytes.
@@ -172,7 +154,7 @@ def _measure(
     record: Path,
 ) -> dict[str, Any]:
     """Run a session and write its record."""
-    display = Display(app, wish.clock, budget=wish.budget)
+    display = Display(app, time.monotonic, budget=wish.options.budget)
     names = [name for name, _ in devices]
     with _resumable(log), contextlib.ExitStack() as workers:
         workplaces = [
@@ -181,7 +163,7 @@ def _measure(
                     Workplace(
                         name,
                         log=folder / f"worker-{name.replace(':', '-')}.log",
-                        environ=wish.environ,
+                        environ=os.environ,
                     )
                 )
             )
@@ -194,9 +176,9 @@ def _measure(
             workplaces,
             log,
             known=known,
-            options=wish.options(wish.jobs or app.settings.cores),
+            options=wish.options,
             progress=display,
-            clock=wish.clock,
+            clock=time.monotonic,
         )
         results = session.run()
     return _write(app, work, ready, results, record)
@@ -248,12 +230,11 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         NoDeviceError: a device is missing.
     """
     try:
-        if not names or tuple(names) in (("auto",), ("cuda",)):
-            devices = [(f"cuda:{info.ordinal}", info) for info in gpus()]
-            alike = [(name, info) for name, info in devices if info.name == devices[0][1].name]
-            return alike if not names or names[0] == "auto" else alike[:1]
-        plain = [f"cuda:{name}" if name.isdecimal() else name for name in names]
-        chosen = [(name, find_device(name, driver_of(name))) for name in plain]
+        if not names:
+            devices = gpus()
+            alike = [info for info in devices if info.name == devices[0].name]
+            return [(f"cuda:{info.ordinal}", info) for info in alike]
+        chosen = [(name, find_device(name)) for name in names]
     except (NoDeviceError, MissingError) as error:
         fix = (
             "write a kit here with `tilec tune --prepare`, and measure it on a machine with a GPU with `tilec tune --measure`; "
