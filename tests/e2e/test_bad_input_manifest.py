@@ -399,7 +399,7 @@ source = "k/odd.py"
     [
         (
             ["--emit", "weel"],
-            "no such output: weel; did you mean 'wheel'",
+            "there is no 'weel'; did you mean 'wheel'",
             "see `tilec build --help`",
         ),
         (["--targets", "sm_9o"], "unknown target 'sm_9o'", ""),

@@ -227,6 +227,23 @@ def split_words(
     return words
 
 
+def words_among(known: Sequence[str]) -> Callable[..., tuple[str, ...]]:
+    """Return the callback of a list option that takes the `known` words."""
+
+    def read(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+        words = split_words(ctx, param, values)
+        for word in words:
+            if word not in known:
+                from tilec_runtime.model.suggest import did_you_mean
+
+                raise click.BadParameter(
+                    f"there is no {word!r}{did_you_mean(word, known)}; there are {', '.join(known)}"
+                )
+        return words
+
+    return read
+
+
 def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Callback of an option with a name: refuse an empty name.
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, split_words
+from tilec.cli.app import (
+    App,
+    StoppedError,
+    examples,
+    jobs_option,
+    json_option,
+    split_words,
+    words_among,
+)
 from tilec.cli.complete import completes, kernels_of, profiles_of
 from tilec.cli.schedulers import parse_scheduler, scheduler_options
 from tilec.cli.settings import TRUST
@@ -17,7 +25,6 @@ from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, count_text, plural, seconds_text
 from tilec.cli.targets import targets_option
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tilec.build import BuildResult
@@ -31,18 +38,6 @@ if TYPE_CHECKING:
 
 EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "hub", "fatbin", "cubin", "ptx")
 WARNINGS_SHOWN = 10
-
-
-def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    words = split_words(ctx, param, values)
-    for word in words:
-        if word not in EMIT:
-            raise click.BadParameter(
-                f"no such output: {word}{did_you_mean(word, EMIT)}; there are {', '.join(EMIT)}",
-                ctx,
-                param,
-            )
-    return words
 
 
 @click.command(
@@ -81,7 +76,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.option(
     "--emit",
     multiple=True,
-    callback=_emit,
+    callback=words_among(EMIT),
     metavar="LIST",
     shell_complete=completes(lambda _: EMIT),
     help=f"Outputs to write: {', '.join(EMIT)}.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
+from tilec.cli.app import App, examples, json_option, words_among
 from tilec.cli.cases import (
     Opened,
     Wish,
@@ -27,7 +27,6 @@ from tilec.cli.findings import render_finding
 from tilec.cli.style import style
 from tilec.cli.tables import plural
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
@@ -54,19 +53,6 @@ STATUSES = {
 }
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALL = "all"
-
-
-def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Callback of `--tool`: lists and repetitions give one tuple, ordered as `TOOLS`."""
-    words = [word.strip() for value in values for word in value.split(",")]
-    for word in words:
-        if word not in (*TOOLS, ALL):
-            raise click.BadParameter(
-                f"no such tool: {word!r}{did_you_mean(word, TOOLS)}; there are {', '.join(TOOLS)} and {ALL}",
-                ctx,
-                param,
-            )
-    return tuple(tool for tool in TOOLS if tool in words or ALL in words)
 
 
 @click.command(
@@ -110,7 +96,7 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "--tool",
     "tools",
     multiple=True,
-    callback=_tools,
+    callback=words_among((*TOOLS, ALL)),
     metavar="LIST",
     shell_complete=completes(lambda _: (*TOOLS, ALL)),
     help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]",
@@ -159,7 +145,7 @@ def command(
     project = open_project(app)
     check_wish(project.manifest, wish)
     if device != CPU:
-        tools = tools or TOOLS
+        tools = tuple(tool for tool in TOOLS if tool in tools or ALL in (tools or (ALL,)))
         return _on_gpu(app, project, wish, device, tools, profile or "release")
     return _on_cpu(app, project, wish, seeds or (0,), nan=nan, steps=steps or STEPS)
 

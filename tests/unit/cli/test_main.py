@@ -56,7 +56,7 @@ def test_help_of_no_command_imports_numpy() -> None:
         (
             ("build", "--emit", "fatbim"),
             (
-                "error: Invalid value for '--emit': no such output: fatbim; did you mean 'fatbin'; "
+                "error: Invalid value for '--emit': there is no 'fatbim'; did you mean 'fatbin'; "
                 "there are bundle, package, wheel, sbom, provenance, hub, fatbin, cubin, ptx\n  fix: see `tilec build --help`\n"
             ),
         ),

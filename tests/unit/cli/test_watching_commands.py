@@ -100,12 +100,12 @@ def test_no_report_is_an_error_whatever_ncu_returns(
         (
             ("sanitize", "--device", "cuda", "--tool", "memchek"),
             2,
-            "no such tool: 'memchek'; did you mean 'memcheck'",
+            "there is no 'memchek'; did you mean 'memcheck'",
         ),
         (
             ("sanitize", "--device", "cuda", "--tool", ""),
             2,
-            "no such tool: ''; there are memcheck,",
+            "Invalid value for '--tool': the value is empty",
         ),
         (
             ("sanitize", "--device", "cuda", "--nan"),
