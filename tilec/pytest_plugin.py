@@ -27,7 +27,6 @@ from tilec.cli.settings import read_settings
 from tilec.compile.project import Project
 from tilec_runtime.bundle.choose import LANGUAGES
 from tilec_runtime.errors import TilecError
-from tilec_runtime.launch.load import load
 
 MARKS = {
     "tilec": "a case of a tilec.toml",
@@ -216,10 +215,7 @@ class Run:
         opened = open_bundle(self._app, self.project, Wish(), cpu=cpu)
         self._opened = opened
         self._functions = Functions(manifest.root)
-        if opened.bundle is not None:
-            self._module_device = ModuleDevice(
-                load(opened.bundle, device, driver=driver), driver, advice=opened.advice
-            )
+        self._module_device = opened.load(driver, device)
         return chosen_cases(opened, manifest, Wish())
 
 

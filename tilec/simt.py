@@ -6,7 +6,6 @@ numba-cuda compiles the bodies.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import re
 from collections.abc import Callable
 from types import FunctionType
@@ -150,18 +149,11 @@ def _named(name: Any) -> str:
     return str(name)
 
 
-class Access(enum.Enum):
-    """Access of a kernel to an array."""
-
-    READ = "Ref"
-    WRITE = "Mut"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """`Ref[T, 2]` or `Mut[T, 2]`: an array of a dtype and a rank."""
+    """`Ref[T, 2]` or `Mut[T, 2]`: an array of a dtype and a rank, which is read or also written."""
 
-    access: Access
+    written: bool
     dtype: Any
     rank: int
 
@@ -180,14 +172,13 @@ class Constant:
     kind: type
 
 
-def _array(access: Access, item: Any) -> Array:
+def _array(form: str, item: Any) -> Array:
     parts = item if isinstance(item, tuple) else (item, 1)
-    spelled = f"{access.value}[{', '.join(map(str, parts))}]"
     if len(parts) != 2 or type(parts[1]) is not int or not 1 <= parts[1] <= 3:
         raise UsageError(
-            f"{spelled}: an array has a dtype and a rank of 1 to 3, as in {access.value}[T, 2]; a slice is {access.value}[T]"
+            f"{form}[{', '.join(map(str, parts))}]: an array has a dtype and a rank of 1 to 3, as in {form}[T, 2]; a slice is {form}[T]"
         )
-    return Array(access, parts[0], parts[1])
+    return Array(form == "Mut", parts[0], parts[1])
 
 
 class Ref:
@@ -195,7 +186,7 @@ class Ref:
 
     def __class_getitem__(cls, item: Any) -> Array:
         """Return the annotation of a dtype and a rank."""
-        return _array(Access.READ, item)
+        return _array("Ref", item)
 
 
 class Mut:
@@ -203,7 +194,7 @@ class Mut:
 
     def __class_getitem__(cls, item: Any) -> Array:
         """Return the annotation of a dtype and a rank."""
-        return _array(Access.WRITE, item)
+        return _array("Mut", item)
 
 
 class Struct:

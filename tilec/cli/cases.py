@@ -21,10 +21,12 @@ from tilec_runtime.model.suggest import did_you_mean
 if TYPE_CHECKING:
     from tilec.case.arguments import Override
     from tilec.case.cases import BoundCase
+    from tilec.case.device import ModuleDevice
     from tilec.case.selection import Expression
     from tilec.compile.project import Project
     from tilec.manifest.types import Chain, Kernel, Manifest
     from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
     from tilec_runtime.model.kernel import KernelInfo
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -157,6 +159,16 @@ class Opened:
     def kernels(self) -> dict[str, KernelInfo]:
         """Its kernels by name."""
         return {kernel.name: kernel for kernel in self.bundle.info.kernels} if self.bundle else {}
+
+    def load(self, driver: DeviceDriver, device: DeviceInfo) -> ModuleDevice | None:
+        """Load the bundle on a device; return None without a bundle."""
+        from tilec.case.device import ModuleDevice
+        from tilec_runtime.launch.load import load
+
+        if self.bundle is None:
+            return None
+        module = load(self.bundle, device, driver=driver)
+        return ModuleDevice(module, driver, advice=self.advice)
 
     def absence(self, case: BoundCase) -> str:
         """Return the reason why one of a case's kernels is absent; empty if none is."""

@@ -233,9 +233,6 @@ def _run(
     order: str | int,
     blocks: Sequence[Block],
 ) -> int:
-    from tilec.case.device import ModuleDevice
-    from tilec_runtime.launch.load import load
-
     manifest = project.manifest if project else None
     if given.save:
         require_writable(app.path(given.save) / "output.npy")
@@ -260,11 +257,7 @@ def _run(
     else:
         assert manifest is not None
         cases = chosen_cases(opened, manifest, wish)
-    runner_device = None
-    if opened.bundle is not None:
-        runner_device = ModuleDevice(
-            load(opened.bundle, device, driver=driver), driver, advice=opened.advice
-        )
+    runner_device = opened.load(driver, device)
     if given.trace:
         case = one_case(cases, given.trace)
         _trace(runner_device, opened, case)

@@ -16,11 +16,10 @@ from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import located, parameter_nodes, written_parameters
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
-from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
+from tilec.simt import Array, Axis, ByValue, Constant, DTypeAxis, Kernel
 from tilec_runtime.errors import Diagnostic, Location, TilecError
 
 HELP = "simt.Ref[T], simt.Mut[T, 2], simt.Struct[…], simt.Const[int], or the dtype of a scalar (float32, T)"
-_FORMS = {Access.READ: False, Access.WRITE: True}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,10 +144,10 @@ class _Reader:
                     default=plain,
                     location=at,
                 )
-            case Array(access=access, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
+            case Array(written=out, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
                 # A launch takes a tensor of bytes, whose last dimension is one struct.
                 self._size(name, layout, at)
-                if access is Access.READ:
+                if not out:
                     self._refuse(
                         f"{name}: numba lets kernels store to fields of a struct, so that no array of structs is only read",
                         at,
@@ -163,13 +162,13 @@ class _Reader:
                     rank=rank + 1,
                     location=at,
                 )
-            case Array(access=access, dtype=dtype, rank=rank):
+            case Array(written=out, dtype=dtype, rank=rank):
                 return ParamDecl(
                     name=name,
                     type=text,
                     kind="tensor",
                     dtype=self._dtype(name, dtype, at),
-                    out=_FORMS[access],
+                    out=out,
                     rank=rank,
                     location=at,
                 )
