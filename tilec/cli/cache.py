@@ -79,14 +79,7 @@ def info(app: App) -> None:
 @click.pass_obj
 def gc(app: App, max_size: str | None) -> None:
     """Remove the least recently used images until the cache fits its size limit."""
-    bound = None
-    if max_size is not None:
-        try:
-            bound = parse_size(max_size)
-        except ValueError as exc:
-            raise UsageError(
-                f"--max-size: {exc}", fix="give a number with a unit, such as '1 GiB' or 500M"
-            ) from exc
+    bound = None if max_size is None else parse_size(max_size, "--max-size")
     cache = _open(app)
     _freed(app, cache, cache.gc(bound))
 

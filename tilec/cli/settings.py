@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 CACHE_MAX = "8 GiB"
 TRUST = ("pinned", "own")
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "k": 1000,
-    "m": 1000**2,
-    "g": 1000**3,
-    "t": 1000**4,
-    "ki": 1024,
-    "mi": 1024**2,
-    "gi": 1024**3,
-    "ti": 1024**4,
-}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,13 +74,7 @@ class Settings:
         Raises:
             UsageError: the text is not a size.
         """
-        try:
-            return parse_size(self.cache_max)
-        except ValueError as exc:
-            raise UsageError(
-                f"TILEC_CACHE_MAX: {exc}",
-                fix="give a number with a unit, such as TILEC_CACHE_MAX='20 GiB'",
-            ) from exc
+        return parse_size(self.cache_max, "TILEC_CACHE_MAX")
 
     def remote(
         self, *, url: str = "", mode: str = "", trust: str = "", wait: float | None = None
@@ -167,23 +148,26 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
         color=_color(env),
         dumb=env.get("TERM") == "dumb",
         ci=env.get("CI", "").lower() not in ("", "0", "false"),
-        cores=_cores(),
+        cores=len(os.sched_getaffinity(0)),
     )
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes of `90 MiB`, `1.5G`, `4096`.
+def parse_size(text: str, name: str) -> int:
+    """Return the bytes of `90 MiB`, as manifests write sizes, or of a number alone.
+
+    Args:
+        text: the size.
+        name: name of the option or variable, for messages.
 
     Raises:
-        ValueError: the text is not a size; the message quotes it.
+        UsageError: the text is not a size.
     """
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a size")
+    from tilec.manifest import values  # --help does not need it
+
     try:
-        return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
-    except OverflowError as exc:
-        raise ValueError(f"{text[:40]}… is too large") from exc
+        return int(text) if text.isdecimal() else values.size(text)
+    except ValueError as exc:
+        raise UsageError(f"{name}: {exc}") from exc
 
 
 def _color(env: Mapping[str, str]) -> str:
@@ -192,9 +176,3 @@ def _color(env: Mapping[str, str]) -> str:
     if env.get("FORCE_COLOR", "0") not in ("", "0"):
         return "always"
     return "never" if env.get("TERM") == "dumb" else "auto"
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1

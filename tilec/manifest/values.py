@@ -163,10 +163,10 @@ def link_entry(text: str) -> str:
 
 def size(text: str) -> int:
     """Return a size such as `90 MiB` in bytes."""
-    match = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", text)
-    if match is None:
+    if not re.fullmatch(SIZE, text):
         raise ValueError(f"{text!r} is not a size such as 90 MiB")
-    amount = float(match[1]) * _UNITS[match[2]]
+    unit = text.lstrip("0123456789. ")
+    amount = float(text.removesuffix(unit)) * _UNITS[unit]
     if 0 < amount < 1 or amount >= 2**63:
         raise ValueError(f"{text!r} is no sensible size")
     return int(amount)
