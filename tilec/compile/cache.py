@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tilec.compile import sweep
 from tilec.compile.events import Blob, Done
 from tilec.model.codec import decode, encode
 from tilec_runtime.bundle import store
@@ -85,8 +86,8 @@ class Cache:
             return None
         path = store.path_of(self.root, _IMAGES, key)
         try:
-            entry = store.load(path, now=time.time())
-            return None if entry is None else self._entry(key, path, *entry)
+            entry = store.read(path, now=time.time())
+            return None if entry is None else self._done(key, path, entry)
         except OSError as exc:
             self._unreadable(exc)
         except (DamagedError, ValueError, TypeError, LookupError, RecursionError) as exc:
@@ -134,8 +135,8 @@ class Cache:
         entry = store.read(store.path_of(self.root, _IMAGES, key), now=time.time())
         if entry is None:
             return None
-        meta, data = canonical_json(entry[0]), entry[1]
-        if sha256(meta) != row or entry[0]["info"]["digest"] != sha256(data):
+        meta, data = canonical_json(entry.meta), entry.data
+        if sha256(meta) != row or entry.meta["info"]["digest"] != sha256(data):
             raise DamagedError("the image has another digest")
         return meta, data
 
@@ -154,8 +155,8 @@ class Cache:
             return None
         path = store.path_of(self.root, _RECORDS, sha256(key.encode()))
         try:
-            entry = store.load(path, now=time.time())
-            return None if entry is None else _record(key, entry[0])
+            entry = store.read(path, now=time.time())
+            return None if entry is None else _record(key, entry.meta)
         except OSError as exc:
             self._unreadable(exc)
         except (DamagedError, ValueError) as exc:
@@ -182,7 +183,7 @@ class Cache:
 
     def info(self) -> CacheInfo:
         """Return the current state of the cache."""
-        rows = [row for row in self._files() if not store.is_temp(row[2])]
+        rows = [row for row in self._files() if not sweep.is_temp(row[2])]
         oldest = max(0.0, time.time() - min(row[0] for row in rows)) if rows else 0.0
         return CacheInfo(
             entries=len(rows),
@@ -200,10 +201,10 @@ class Cache:
         now = time.time()
         freed, kept, rows = 0, 0, []
         for used, size, path in self._files():
-            if not store.is_temp(path):
+            if not sweep.is_temp(path):
                 rows.append((used, size, path))
                 kept += size
-            elif store.is_stale(path, now - used):
+            elif sweep.is_stale(path, now - used):
                 freed += store.remove(path, size)
         for _, size, path in sorted(rows):
             if kept <= bound:
@@ -240,27 +241,28 @@ class Cache:
 
         Running builds compile missing images again.
         """
-        return 0 if self.folder is None else store.clear(self.folder)
+        return 0 if self.folder is None else sweep.clear(self.folder)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        return [] if self.folder is None else list(store.files(self.folder))
+        return [] if self.folder is None else list(sweep.files(self.folder))
 
-    def _entry(self, key: str, path: str, meta: Any, row: str, offset: int, size: int) -> Done:
+    def _done(self, key: str, path: str, entry: store.Entry) -> Done:
+        meta = entry.meta
         if meta["key"] != key:
             raise DamagedError("it belongs to another key")
         info = decode(ImageInfo, meta["info"])
-        if info.size != size:
+        if info.size != entry.size:
             raise DamagedError("the image has another size")
         # Many images share few ABIs: each is decoded and stored once.
         text = meta["abi"]
         abi = self._abis.get(text)
         if abi is None:
             abi = self._abis[text] = decode(tuple[AbiSlot, ...], json.loads(text))
-        blob = Blob(path=path, offset=offset, size=size, digest=info.digest)
+        blob = Blob(path=path, offset=entry.offset, size=entry.size, digest=info.digest)
         return Done(
             cached=True,
             seconds=0.0,
-            row=row,
+            row=entry.row,
             info=info,
             abi=abi,
             warnings=decode(tuple[Diagnostic, ...], meta["warnings"]),

@@ -126,11 +126,11 @@ def _load(cache: Path | None, root: Path) -> Any:
         entry = (
             None
             if cache is None or exposure(cache)
-            else store.load(store.path_of(cache, "records", sha256(key.encode())), now=time.time())
+            else store.read(store.path_of(cache, "records", sha256(key.encode())), now=time.time())
         )
     except (OSError, ValueError, RecursionError, store.DamagedError):
         return None
-    return entry[0]["value"] if entry is not None and entry[0]["key"] == key else None
+    return entry.meta["value"] if entry is not None and entry.meta["key"] == key else None
 
 
 def record_key(kind: str, root: Path) -> str:

@@ -10,11 +10,9 @@ import errno
 import hashlib
 import json
 import os
-import re
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +29,6 @@ _HEAD = struct.Struct(
 )  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
 _META_LIMIT = 16 << 20
 _FIRST_READ = 1 << 17
-_NAME = re.compile(r"[0-9a-f]{64}")
-_TEMP = re.compile(r"tmp-(\d+)-[0-9a-f]+")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This directory is a cache of tilec: it may be removed at any time.\n"
 
@@ -45,43 +41,41 @@ class ExposedError(PermissionError):
     """Other users can change a folder of the cache; `strerror` has folder and reason."""
 
 
+class Entry(NamedTuple):
+    """A file of the cache: meta, the meta's SHA-256, the file's bytes, and the data's offset."""
+
+    meta: Any
+    row: str
+    content: bytes
+    offset: int
+
+    @property
+    def data(self) -> bytes:
+        """The data."""
+        return self.content[self.offset :]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data."""
+        return len(self.content) - self.offset
+
+
 def path_of(root: Path, kind: str, name: str) -> str:
     """Return the path of a file."""
     return f"{root}/{FORMAT}/{kind}/{name[:2]}/{name}"
 
 
-def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
-    """Return the meta, its SHA-256, and offset and size of the data, or None.
+def read(path: str, *, now: float) -> Entry | None:
+    """Read and verify a file, or return None if it is missing.
 
-    None stands for a missing file. The file's time of last use is updated. The data is verified by
-    a CRC-32, which detects accidents at a tenth of the cost of a SHA-256; the user of the image
-    verifies its SHA-256.
+    The file's time of last use becomes `now`. The data is verified by a CRC-32, which detects
+    accidents at a tenth of the cost of a SHA-256; the user of the image verifies its SHA-256.
 
     Raises:
         DamagedError: the file is damaged, or other users can change it.
         ExposedError: other users can change its directory.
         OSError: the file cannot be read.
     """
-    file = _read_file(path, now)
-    return (
-        None if file is None else (file.meta, file.row, file.offset, len(file.data) - file.offset)
-    )
-
-
-def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
-    """Return (meta, data) of a file, or None if it is missing.
-
-    Both come from one file, even if another process replaces it meanwhile.
-
-    Raises:
-        DamagedError, OSError: as for `load`.
-    """
-    file = _read_file(path, now)
-    return None if file is None else (file.meta, file.data[file.offset :])
-
-
-def _read_file(path: str, now: float) -> _File | None:
-    """Read a whole file, or return None if it is missing; `now` is the time of this use."""
     try:
         # Do not follow a symbolic link, and do not block on a pipe.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -99,13 +93,13 @@ def _read_file(path: str, now: float) -> _File | None:
         _require_own(os.lstat(folder), folder)
         if problem := foreign(status):
             raise DamagedError(f"its file {problem}")
-        file = _parse(fd, status.st_size)
+        entry = _parse(fd, status.st_size)
         if now - status.st_mtime > TOUCH_AFTER:
             with contextlib.suppress(OSError):  # a read-only disk
                 os.utime(fd)
     finally:
         os.close(fd)
-    return file
+    return entry
 
 
 def _require_own(status: os.stat_result, path: str) -> None:
@@ -142,52 +136,7 @@ def remove(path: str, size: int = 0) -> int:
     return size
 
 
-def files(root: Path) -> Iterator[tuple[float, int, str]]:
-    """Yield (last use, bytes, path) of every file that tilec wrote.
-
-    This includes temporary files and files of other formats.
-    """
-    for version in _folders(str(root), re.compile(r"v\d+")):
-        for kind in _folders(version, re.compile("|".join(KINDS))):
-            for fan in _folders(kind, re.compile("[0-9a-f]{2}")):
-                with contextlib.suppress(OSError), os.scandir(fan) as rows:
-                    for row in rows:
-                        if _NAME.fullmatch(row.name) or _TEMP.fullmatch(row.name):
-                            with contextlib.suppress(OSError):
-                                facts = row.stat(follow_symlinks=False)
-                                yield facts.st_mtime, facts.st_size, row.path
-
-
-def clear(root: Path) -> int:
-    """Remove every file of `files`; return the freed bytes.
-
-    Directories stay, since another process may be writing to one.
-    """
-    return sum(remove(path, size) for _, size, path in files(root))
-
-
-def is_temp(path: str) -> bool:
-    """Whether a path of `files` is a temporary file, of a running or of a dead writer."""
-    return _TEMP.fullmatch(path.rpartition("/")[2]) is not None
-
-
-def is_stale(path: str, age: float) -> bool:
-    """Whether a file is temporary and its writer is dead; `age` in seconds."""
-    match = _TEMP.fullmatch(path.rpartition("/")[2])
-    # The writer of a young file may be in another PID namespace, where its id has no meaning.
-    return match is not None and age > 60 and (age > 86400 or not _alive(int(match[1])))
-
-
-class _File(NamedTuple):
-    """A file's meta, the meta's SHA-256, the file's bytes, and the data's offset."""
-
-    meta: Any
-    row: str
-    data: bytes
-    offset: int
-
-
-def _parse(fd: int, length: int) -> _File:
+def _parse(fd: int, length: int) -> Entry:
     data = os.read(fd, _FIRST_READ)
     if len(data) < _HEAD.size:
         raise DamagedError("it is cut short")
@@ -202,7 +151,7 @@ def _parse(fd: int, length: int) -> _File:
         raise DamagedError("its index row has another digest")
     if zlib.crc32(memoryview(data)[end:]) != checksum:
         raise DamagedError("the image has another checksum")
-    return _File(json.loads(meta.decode()), digest.hex(), data, end)
+    return Entry(json.loads(meta.decode()), digest.hex(), data, end)
 
 
 def _read_exactly(fd: int, count: int) -> bytes:
@@ -289,25 +238,3 @@ def _open_inner(name: str, parent: int) -> int:
         with contextlib.suppress(OSError):
             replace(fd, "CACHEDIR.TAG", _TAG, mode=0o666)
     return fd
-
-
-def _folders(parent: str, pattern: re.Pattern[str]) -> list[str]:
-    try:
-        with os.scandir(parent) as rows:
-            return sorted(
-                row.path
-                for row in rows
-                if pattern.fullmatch(row.name) and row.is_dir(follow_symlinks=False)
-            )
-    except OSError:
-        return []
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True

@@ -44,8 +44,8 @@ class JitCache:
             entry = store.read(path, now=time.time())
             if entry is None:
                 return None
-            meta, data = entry
-            if meta == {"digest": sha256(data), "key": dict(key)}:
+            data = entry.data
+            if entry.meta == {"digest": sha256(data), "key": dict(key)}:
                 return data
         except OSError:  # not readable, for now or for this user
             return None

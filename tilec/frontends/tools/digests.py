@@ -32,9 +32,9 @@ def file_sha256(path: Path, state_dir: str = "") -> str:
     root = Path(state_dir) if state_dir and not exposure(Path(state_dir)) else None
     if root is not None:
         with contextlib.suppress(OSError, store.DamagedError):
-            entry = store.load(store.path_of(root, _KIND, name), now=time.time())
+            entry = store.read(store.path_of(root, _KIND, name), now=time.time())
             if entry is not None:
-                return str(entry[0]["sha256"])
+                return str(entry.meta["sha256"])
     with path.open("rb") as file:
         digest = stream_digest(file)
     if root is not None:
