@@ -20,12 +20,13 @@ from tests.toolchain.triton_jobs import (
     write,
 )
 from tilec.frontends.triton import api
+from tilec.model.argument import joined_abi
 from tilec.model.job import Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
-from tilec_runtime.model.signature import AbiSlot, joined_abi
+from tilec_runtime.model.signature import AbiSlot
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")

@@ -13,6 +13,7 @@ from tilec.compile.project import Project
 from tilec.frontends.cuda.mangled import pointed
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Budget
+from tilec.model.argument import joined_abi
 from tilec.model.job import Job
 from tilec.plan import Plan, PlannedKernel
 from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
@@ -20,7 +21,7 @@ from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec_runtime.model.signature import Param, ParamKind, joined_abi
+from tilec_runtime.model.signature import Param, ParamKind
 
 T = TypeVar("T", int, str)
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown, shown_int
+from tilec.model.argument import parse_abi
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.expr import parse, parse_abi
+from tilec_runtime.model.expr import parse
 
 INT_LIMIT = 2**63 - 1
 TEXT_LIMIT = 1000

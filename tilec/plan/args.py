@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilec.manifest.types import Kernel, ParamTable
+from tilec.model.argument import DESCRIPTOR, parse_abi, parse_box
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import EMPTY
 from tilec.plan.points import inlined
@@ -128,13 +129,13 @@ def _slot(
     language: str,
 ) -> tuple[AbiSlot | None, str]:
     """Return the slot of an entry of `args`, and its contradiction to the source or ""."""
-    kind, parsed = expr.parse_abi(text)
+    kind, parsed = parse_abi(text)
     name = parsed.text.strip()
     param = params.get(name)
     if not kind and param is not None:
         kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
     kind = str(axes.get(kind, kind))
-    if kind == expr.DESCRIPTOR:
+    if kind == DESCRIPTOR:
         slot = AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN)
         if language != "triton":
             return slot, f"{text!r}: tensor descriptors are made for Triton kernels alone"
@@ -174,7 +175,7 @@ def _box_fault(text: str, params: Mapping[str, Param], axes: Mapping[str, object
 
     Otherwise a compiler would report it again for each image.
     """
-    name, box = expr.parse_box(text)
+    name, box = parse_box(text)
     param = params.get(name)
     if param is None or param.kind is not ParamKind.TENSOR:
         return f"{text}: {name!r} is no tensor of the launcher"

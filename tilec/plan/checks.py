@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from tilec.manifest.problems import dtype_meant
 from tilec.manifest.types import Bench, Kernel
+from tilec.model.argument import parse_abi
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Variant
@@ -138,7 +139,7 @@ def _unused(name: str, decl: KernelDecl) -> str:
 def _in_expressions(kernel: Kernel, name: str) -> bool:
     texts = (*kernel.launch.expressions, *dict(kernel.let).values())
     return any(name in expr.parse(text).names for text in texts) or any(
-        name in expr.parse_abi(text)[1].names for text in kernel.args or ()
+        name in parse_abi(text)[1].names for text in kernel.args or ()
     )
 
 
@@ -259,7 +260,7 @@ def _check_expressions(
     _check_expression(launch.shared, kernel, params, unresolved, shared)
     _check_given(launch.shared, params, shared)
     for index, text in enumerate(kernel.args or ()):
-        _check_extents(expr.parse_abi(text)[1], params, report.at("args", index))
+        _check_extents(parse_abi(text)[1], params, report.at("args", index))
     for case in kernel.cases:
         given = {item.name for item in case.inputs}
         missing = [param for param in params if param.name not in given]

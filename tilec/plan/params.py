@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
+from tilec.model.argument import parse_abi
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.args import DESCRIBED, offsets, passed_name
@@ -84,7 +85,7 @@ def _passed(kernel: Kernel, decl: KernelDecl) -> Mapping[str, ParamDecl | None]:
     declared = [param for param in decl.params if param.given]
     sources: dict[str, ParamDecl] = {}
     for text, param in zip(kernel.args or (), declared, strict=True):
-        name = passed_name(expr.parse_abi(text)[1])
+        name = passed_name(parse_abi(text)[1])
         if name in tables or (name == param.name and name not in axes):
             sources.setdefault(name, param)
     names = tables if sources.keys() <= tables.keys() else {**dict.fromkeys(sources), **tables}
@@ -98,7 +99,7 @@ def _unknown_names(
     axes = dict(kernel.matrix.axes)
     declared = [param.name for param in decl.params if param.given]
     for index, text in enumerate(kernel.args or ()):
-        names = expr.parse_abi(text)[1].names
+        names = parse_abi(text)[1].names
         for name in sorted(names.difference(known, axes, expr.DEVICE_FACTS)):
             message = f"unknown name {name!r}{suggest(name, [*known, *axes])}"
             if name in declared:
@@ -267,7 +268,7 @@ class _Parameter:
             return table.stride
         if table.contiguous is False:
             return (None,) * rank
-        passed = [expr.parse_abi(text)[1] for text in self.kernel.args or ()]
+        passed = [parse_abi(text)[1] for text in self.kernel.args or ()]
         if not any((name, "stride") in entry.uses for entry in passed):
             return None
         # A kernel that does not get the last stride assumes 1.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tilec.manifest.types import Kernel
+from tilec.model.argument import parse_abi
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.points import filled
 from tilec_runtime.model import expr
@@ -25,7 +26,7 @@ def computed_constant(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> 
             f", and its heuristic reads {read}: compute it so, "
             f'such as let.{name} = "{constant.formula or "…"}"'
         )
-    values = [expr.parse_abi(text)[1].text for text in kernel.args or given]
+    values = [parse_abi(text)[1].text for text in kernel.args or given]
     passed = {
         param: value if _WORD.fullmatch(value) else f"({value})"
         for param, value in zip(given, values, strict=False)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
+from tilec.model.argument import parse_abi
 from tilec.model.declaration import AxisUse, KernelDecl
 from tilec.plan.args import passed_name
 from tilec.plan.params import misspelt_axis
@@ -43,7 +44,7 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     }
     # With `args`, the launcher's parameters may have names of their own.
     given = [param.name for param in decl.params if param.given]
-    passed = (passed_name(expr.parse_abi(text)[1]) for text in kernel.args or ())
+    passed = (passed_name(parse_abi(text)[1]) for text in kernel.args or ())
     renamed = {own: name for own, name in zip(given, passed, strict=False) if name}
     names: dict[str, object] = {**constants, **renamed}
     source = (filled(text, names) for text in (*_equal_extents(kernel, decl), *decl.requires))

@@ -11,12 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run, Symbol
-from tilec_runtime.model.expr_tree import column_of, parse_tree, refuse_foreign
-
-# The function that passes a tensor as a tensor descriptor, allowed in `args`.
-DESCRIPTOR = "descriptor"
+from tilec_runtime.model.expr_tree import parse_tree, refuse_foreign
 
 # Device properties that launch expressions may name; parameters and axes hide them.
 DEVICE_FACTS = ("sm_count", "cc", "block_shared", "l2_size")
@@ -130,77 +126,26 @@ def parse(text: str, *, names: Collection[str] | None = None) -> Expr:
     parsed = _parse(text)
     if names is None or parsed.names <= frozenset(names):
         return parsed
-    return _build(parse_tree(text), text, text, names)  # raises the error of the unknown name
+    return build(parse_tree(text), text, text, names)  # raises the error of the unknown name
 
 
 @functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> Expr:
-    return _build(parse_tree(text), text, text, None)
+    return build(parse_tree(text), text, text, None)
 
 
-def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, Expr]:
-    """Parse one argument of a kernel's entry point into (type, value).
+def build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:
+    """Build the expression of a syntax tree.
 
-    `y.ptr` gives `("ptr", y.ptr)`, and `i32(x.shape[1])` gives `("i32", x.shape[1])`. A bare
-    parameter `eps` gives `("", eps)`, with the parameter's type. `descriptor(x, BM, BK)` gives
-    `("descriptor", x.ptr)`; `parse_box` returns its extents.
+    Args:
+        node: a node of the tree of `text`, from `parse_tree`.
+        text: the whole text, for messages.
+        own: the node's text.
+        names: as for `parse`.
 
     Raises:
-        ExpressionError: the text is not an expression of the language, or has no definite type.
+        ExpressionError: the node is not an expression of the language.
     """
-    node = parse_tree(text)
-    if isinstance(node, ast.Name):
-        return "", _build(node, text, text, names)
-    if isinstance(node, ast.Attribute) and node.attr == "ptr":
-        return "ptr", _build(node, text, text, names)
-    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-    if isinstance(node, ast.Call) and short_name(called) in DTYPES:
-        if len(node.args) != 1 or node.keywords:
-            raise ExpressionError(
-                f"the cast {called}() takes one value",
-                text=text,
-                column=column_of(node, text),
-            )
-        inner = node.args[0]
-        start, end = (
-            column_of(inner, text) - 1,
-            len(text.encode()[: inner.end_col_offset or 0].decode()),
-        )
-        return short_name(called), _build(inner, text, text[start:end], names)
-    if isinstance(node, ast.Call) and called == DESCRIPTOR:
-        return DESCRIPTOR, _described(node, text, names)
-    _build(node, text, text, names)  # errors of the expression go before the missing cast
-    message = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
-    raise ExpressionError(message, text=text, column=column_of(node, text))
-
-
-def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
-    """Return tensor and box extents of `descriptor(x, BM, BK)`; `parse_abi` checks it."""
-    node = parse_tree(text)
-    assert isinstance(node, ast.Call)
-    tensor, *box = map(ast.unparse, node.args)
-    return tensor, tuple(map(parse, box))
-
-
-def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr:
-    """Build the address of a tensor that is passed as a descriptor.
-
-    Its names are all names in the descriptor.
-    """
-    if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
-        message = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
-        raise ExpressionError(message, text=text, column=column_of(node, text))
-    tensor = node.args[0].id
-    inner = [_build(arg, text, ast.unparse(arg), names) for arg in node.args[1:]]
-    _build(node.args[0], text, tensor, names)
-    address = parse(f"{tensor}.ptr")
-    whole = address.names.union(*(part.names for part in inner))
-    uses = address.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
-    extents = frozenset[tuple[str, str, int]]().union(*(part.extents for part in inner))
-    return Expr(address.text, whole, uses, extents, address.kind, address.run)
-
-
-def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:
     builder = Builder(text, names)
     try:
         kind, run = builder.build(node, 1)

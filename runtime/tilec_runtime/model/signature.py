@@ -103,23 +103,6 @@ class AbiSlot:
         return int(size) if kind == SCRATCH and size.isdecimal() else 0
 
 
-def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlot, ...] | None:
-    """Return arguments for two images of one variant, or None if they differ.
-
-    They may differ in the size of scratch memory. An image that needs none has a null there, which
-    it ignores.
-    """
-    if len(one) != len(other):
-        return None
-    joined = []
-    for a, b in zip(one, other, strict=True):
-        unused = all(slot.scratch or (slot.type, slot.expr) == ("u64", "0") for slot in (a, b))
-        if a != b and not unused:
-            return None
-        joined.append(max(a, b, key=lambda slot: slot.scratch))
-    return tuple(joined)
-
-
 @value_class(frozen=True, kw_only=True)
 class Assumption:
     """Facts about a tensor that the compiler may use, and the launcher verifies.

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilec.model.argument import parse_abi
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.expr import parse, parse_abi
+from tilec_runtime.model.expr import parse
 
 
 @dataclasses.dataclass(frozen=True)

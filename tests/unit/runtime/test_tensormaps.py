@@ -12,7 +12,7 @@ from tests.runtime_samples import SCALAR, TENSOR, Array, image, kernel, loaded, 
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import LaunchError, LayoutError
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
-from tilec_runtime.model.signature import AbiSlot, Param, joined_abi
+from tilec_runtime.model.signature import AbiSlot, Param
 from tilec_runtime.model.tensormap import TensorMap
 
 MAP = TensorMap(element=6, swizzle=3, box=(64, 32))
@@ -104,15 +104,3 @@ def test_a_captured_stream_takes_no_launch_that_needs_scratch_memory() -> None:
     ):
         module.f(Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0, stream=stream)
     driver.end_capture(0, stream)
-
-
-def test_argument_lists_of_one_variant_are_joined_where_only_scratch_memory_differs() -> None:
-    null, more = slot("u64", "0"), AbiSlot(type="scratch:200", expr="0", size=8, align=8)
-    assert (
-        joined_abi((*ABI, null), (*ABI, SCRATCH))
-        == joined_abi((*ABI, SCRATCH), (*ABI, null))
-        == (*ABI, SCRATCH)
-    )
-    assert joined_abi((*ABI, more), (*ABI, SCRATCH)) == (*ABI, more)
-    assert joined_abi(ABI, (*ABI, null)) is None
-    assert joined_abi((*ABI, slot("i64", "x.shape[0]")), (*ABI, SCRATCH)) is None

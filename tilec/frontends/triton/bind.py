@@ -9,8 +9,9 @@ from typing import Any
 
 from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
 from tilec.frontends.triton import api
-from tilec.frontends.triton.declare import DESCRIPTOR, HOW, TritonKernel
+from tilec.frontends.triton.declare import HOW, NO_DESCRIPTOR, TritonKernel
 from tilec.frontends.triton.facts import ArgumentFacts
+from tilec.model.argument import DESCRIPTOR, parse_box
 from tilec.model.job import Job
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -68,11 +69,11 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
 def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
     """Return the arguments with tensor maps, or None if their number differs."""
     left = list(maps)
-    wanted = sum(slot.type == expr.DESCRIPTOR for slot in abi)
+    wanted = sum(slot.type == DESCRIPTOR for slot in abi)
     if wanted != len(left):
         return None
     return tuple(
-        dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == expr.DESCRIPTOR else slot
+        dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == DESCRIPTOR else slot
         for slot in abi
     )
 
@@ -80,8 +81,8 @@ def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, 
 def read_by(slot: AbiSlot) -> frozenset[str]:
     """Return the names that an argument's expression reads."""
     return (
-        frozenset((expr.parse_box(slot.expr)[0],))
-        if slot.type == expr.DESCRIPTOR
+        frozenset((parse_box(slot.expr)[0],))
+        if slot.type == DESCRIPTOR
         else expr.parse(slot.expr).names
     )
 
@@ -108,11 +109,7 @@ class _Binder(ParameterBinder):
             self._constant(index, param)
             return
         slot = self._slot(param)
-        if (
-            slot is not None
-            and slot.type in ("ptr", expr.DESCRIPTOR)
-            and self._absent & read_by(slot)
-        ):
+        if slot is not None and slot.type in ("ptr", DESCRIPTOR) and self._absent & read_by(slot):
             # Triton takes None as a constant, and leaves out code that uses the tensor.
             self.types[param.name], self.constants[index] = "constexpr", None
             return
@@ -120,11 +117,11 @@ class _Binder(ParameterBinder):
             slot
         ):  # an extent or stride of a tensor that is None
             slot = dataclasses.replace(slot, expr="0")
-        if slot is not None and slot.type == expr.DESCRIPTOR:
+        if slot is not None and slot.type == DESCRIPTOR:
             self._descriptor(param, slot)
             return
         if param.name in self._described:
-            raise MismatchError(DESCRIPTOR.format(param.name), HOW)
+            raise MismatchError(NO_DESCRIPTOR.format(param.name), HOW)
         if slot is None:
             self._constant(index, param)
             return
@@ -165,7 +162,7 @@ class _Binder(ParameterBinder):
 
         The plan has checked its tensor and its box.
         """
-        name, box = expr.parse_box(slot.expr)
+        name, box = parse_box(slot.expr)
         stated = self._params[name]
         if self._target.cc < OLDEST_MAPS:
             message = f"{param.name!r} is a tensor descriptor made on the host, which {self._target} has no copy engine for"
@@ -181,7 +178,7 @@ class _Binder(ParameterBinder):
             )
         self.types[param.name] = api.descriptor_type(dtype, sizes)
         self.slots.append(
-            AbiSlot(type=expr.DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align)
+            AbiSlot(type=DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align)
         )
         self.slots += [
             AbiSlot(type="i32", expr=f"{name}.shape[{k}]", size=4, align=4)

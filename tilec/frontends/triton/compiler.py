@@ -12,11 +12,11 @@ from tilec.frontends.triton import api
 from tilec.frontends.triton.bind import Bound, bind, mapped
 from tilec.frontends.triton.declare import TritonKernel
 from tilec.frontends.triton.errors import kernel_error, native_diagnostics
+from tilec.model.argument import DESCRIPTOR
 from tilec.model.job import Job
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda
-from tilec_runtime.model.expr import DESCRIPTOR
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.signature import SCRATCH, AbiSlot
 

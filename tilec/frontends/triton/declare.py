@@ -17,7 +17,7 @@ from tilec.frontends.triton.writes import Function, accesses, resolver
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.model.kernel import AxisValue
 
-DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
+NO_DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
 HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes, as the kernel has them'
 
 
