@@ -194,9 +194,8 @@ class ExpressionError(UsageError):
     `column` counts from 1 inside the expression.
     """
 
-    def __init__(self, what: str, *, text: str = "", column: int = 0, fix: str = "") -> None:
+    def __init__(self, what: str, *, column: int = 0, fix: str = "") -> None:
         super().__init__(what, fix=fix)
-        self.text = text
         self.column = column
 
 

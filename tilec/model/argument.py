@@ -35,7 +35,6 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
         if len(node.args) != 1 or node.keywords:
             raise ExpressionError(
                 f"the cast {called}() takes one value",
-                text=text,
                 column=column_of(node, text),
             )
         inner = node.args[0]
@@ -48,7 +47,7 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
         return DESCRIPTOR, _described(node, text, names)
     build(node, text, text, names)  # errors of the expression go before the missing cast
     message = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
-    raise ExpressionError(message, text=text, column=column_of(node, text))
+    raise ExpressionError(message, column=column_of(node, text))
 
 
 def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
@@ -66,7 +65,7 @@ def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr
     """
     if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
         message = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
-        raise ExpressionError(message, text=text, column=column_of(node, text))
+        raise ExpressionError(message, column=column_of(node, text))
     tensor = node.args[0].id
     inner = [build(arg, text, ast.unparse(arg), names) for arg in node.args[1:]]
     build(node.args[0], text, tensor, names)

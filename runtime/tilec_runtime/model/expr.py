@@ -84,12 +84,11 @@ class Expr:
             value = self.run(env)
         except FaultError as fault:
             raise ExpressionError(
-                f"{fault} in {self.text!r}{self._with(env)}", text=self.text, column=fault.column
+                f"{fault} in {self.text!r}{self._with(env)}", column=fault.column
             ) from None
         if value.__class__ is int and not -INT_BOUND < value < INT_BOUND:
             raise ExpressionError(
                 f"the value of {self.text!r} is beyond 64 bits{self._with(env)}",
-                text=self.text,
                 column=1,
             )
         return value  # type: ignore[no-any-return]

@@ -74,7 +74,7 @@ class Builder:
         self.nodes = 0
 
     def error(self, node: ast.expr, message: str) -> ExpressionError:
-        return ExpressionError(message, text=self.text, column=column_of(node, self.text))
+        return ExpressionError(message, column=column_of(node, self.text))
 
     def build(self, node: ast.expr, depth: int) -> Part:
         self.nodes += 1

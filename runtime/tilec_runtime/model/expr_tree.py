@@ -37,11 +37,10 @@ def parse_tree(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
             f"the expression has {len(text)} characters, the most is {MAX_LENGTH}",
-            text=text,
             column=1,
         )
     if not text.strip(" \t\r\n"):
-        raise ExpressionError("the expression is empty", text=text, column=1)
+        raise ExpressionError("the expression is empty", column=1)
     if not text.isascii() or "#" in text or "\\" in text:  # Python's parser accepts these
         refuse_foreign(text)
     # Python's parser gets one line: tabs and line ends become blanks, which keeps columns.
@@ -53,10 +52,10 @@ def parse_tree(text: str) -> ast.expr:
         refuse_foreign(text)
         end = len(text.rstrip()) + 1
         column = min(error.offset + start, end) if error.offset else end  # 0 is the end
-        raise ExpressionError(_plain(error, text, column), text=text, column=column) from None
+        raise ExpressionError(_plain(error, text, column), column=column) from None
     except (ValueError, MemoryError, RecursionError):
         refuse_foreign(text)
-        raise ExpressionError("the expression is nested too deeply", text=text, column=1) from None
+        raise ExpressionError("the expression is nested too deeply", column=1) from None
     if start:
         for part in ast.walk(node):
             if isinstance(part, ast.expr):
@@ -78,7 +77,7 @@ def refuse_foreign(text: str) -> None:
             strange = re.match(_STRANGE, text[at:])
             word = strange.group() if strange else text[at]
             hint = f": {_FOREIGN[word]}" if word in _FOREIGN else ""
-            raise ExpressionError(f"unexpected {word!r}{hint}", text=text, column=at + 1)
+            raise ExpressionError(f"unexpected {word!r}{hint}", column=at + 1)
         at = token.end()
 
 
