@@ -397,7 +397,7 @@ def _result_json(result: BuildResult) -> dict[str, Any]:
 def _list(app: App, request: BuildRequest) -> None:
     from tilec import planning
     from tilec.cli import progress
-    from tilec.inspection.report import assumption_text
+    from tilec.package.doc import assumption_text
 
     plan = planning.plan_only(request, progress.observer(app))
     if app.json:

@@ -346,7 +346,8 @@ def _policies(info: BundleInfo) -> list[str]:
 
 
 def _kernel(app: App, kernel: KernelInfo) -> None:
-    from tilec.inspection.report import assumption_text, hints_text, signature
+    from tilec.inspection.report import hints_text, signature
+    from tilec.package.doc import assumption_text
 
     app.say(style(signature(kernel), bold=True), indent=4)
     doc = kernel.doc.strip().split("\n", 1)[0].strip()

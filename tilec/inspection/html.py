@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 from tilec.inspection.page import Page, PageImage
 from tilec.inspection.report import (
-    assumption_text,
     hints_text,
     rule_text,
     signature,
     spills,
     table_text,
 )
+from tilec.package.doc import assumption_text
 from tilec.package.pages import render_page
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.kernel import KernelInfo

@@ -11,7 +11,7 @@ from tilec_runtime.errors import UsageError
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo, VariantInfo
-from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import DispatchRule, TuningTable
 
@@ -175,34 +175,6 @@ def param_text(param: Param, counts: Sequence[AxisValue] = ()) -> str:
     default = " = None" if param.optional else default
     kind = f"list of {'|'.join(map(str, counts))} {kind}" if counts else kind
     return f"{'out ' if param.out else ''}{param.name}: {kind}{default}"
-
-
-def assumption_text(assume: tuple[Assumption, ...]) -> str:
-    """Format as `a, b: shape divisible by 16,16, stride by 16,1, base by 16`.
-
-    The text is empty if there are no facts.
-    """
-    groups: dict[str, list[str]] = {}
-    for one in assume:
-        facts = [
-            f"{name} by {','.join(map(str, values))}"
-            for name, values in (("shape", one.shape), ("stride", one.stride))
-            if values
-        ]
-        if one.align > 1:
-            facts.append(f"base by {one.align}")
-        parts = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
-        if one.extent:
-            parts.append(
-                f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}"
-            )
-        if one.contiguous:
-            parts.append("contiguous")
-        if one.absent:
-            parts.append("None")
-        if parts:
-            groups.setdefault(", ".join(parts), []).append(one.param)
-    return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
 
 
 def table_text(table: TuningTable) -> str:

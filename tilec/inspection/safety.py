@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilec.inspection.report import Report, assumption_text
+from tilec.inspection.report import Report
+from tilec.package.doc import assumption_text
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.safety import Fact, Guarantee
 from tilec_runtime.model.signature import ParamKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from tilec.package.text import paragraph, plain, prose
-from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.table import axis_shown
 
 # A docstring lists this many variants; `tilec inspect` lists them all.
@@ -183,31 +183,37 @@ def one_of(values: tuple[AxisValue, ...]) -> str:
 def _variants(kernel: KernelInfo) -> list[str]:
     lines = ["Variants:"]
     for variant in kernel.variants[:MOST_VARIANTS]:
-        assumes = f": {_assumptions(variant)}" if variant.assume else ""
-        lines += paragraph(f"{variant.id}{assumes}", indent="    ", hanging="        ")
+        texts = filter(None, (variant.id, assumption_text(variant.assume)))
+        lines += paragraph(": ".join(texts), indent="    ", hanging="        ")
     more = len(kernel.variants) - MOST_VARIANTS
     if more > 0:
         lines.append(f"    and {more} more: tilec inspect lists them")
     return lines
 
 
-def _assumptions(variant: VariantInfo) -> str:
-    facts: dict[str, list[str]] = {}
-    for assumption in variant.assume:
-        for text in (
-            f"extents ({', '.join('any' if each is None else str(each) for each in assumption.extent)})"
-            if assumption.extent
-            else "",
-            "contiguous" if assumption.contiguous else "",
-            "None" if assumption.absent else "",
-            f"extents divisible by {assumption.shape}"
-            if any(d > 1 for d in assumption.shape)
-            else "",
-            f"strides divisible by {assumption.stride}"
-            if any(d > 1 for d in assumption.stride)
-            else "",
-            f"aligned to {assumption.align} bytes" if assumption.align > 1 else "",
-        ):
-            if text:
-                facts.setdefault(text, []).append(assumption.param)
-    return "; ".join(f"{', '.join(params)} {text}" for text, params in facts.items())
+def assumption_text(assume: tuple[Assumption, ...]) -> str:
+    """Format as `a, b: shape divisible by 16,16, stride by 16,1, base by 16`.
+
+    The text is empty if there are no facts.
+    """
+    groups: dict[str, list[str]] = {}
+    for one in assume:
+        facts = [
+            f"{name} by {','.join(map(str, values))}"
+            for name, values in (("shape", one.shape), ("stride", one.stride))
+            if values
+        ]
+        if one.align > 1:
+            facts.append(f"base by {one.align}")
+        parts = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
+        if one.extent:
+            parts.append(
+                f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}"
+            )
+        if one.contiguous:
+            parts.append("contiguous")
+        if one.absent:
+            parts.append("None")
+        if parts:
+            groups.setdefault(", ".join(parts), []).append(one.param)
+    return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())

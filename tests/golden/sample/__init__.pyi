@@ -293,7 +293,7 @@ class Module:
             y.shape[0] == z.shape[0]
 
         Variants:
-            add-a16: z, x, y extents divisible by (16,); z, x, y aligned to 16 bytes
+            add-a16: z, x, y: shape divisible by 16, base by 16
             add
         """
 
