@@ -137,7 +137,7 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
 
 
 def _assume(table: dict[str, Any], path: Path, problems: Problems) -> tuple[AssumeSet, ...]:
-    sets = tuple(map(_assume_set, table.get("sets", ({},))))
+    sets = tuple(map(_assume_set, table.get("sets", ())))
     facts = [dataclasses.replace(one, name="") for one in sets]
     names = [one.name for one in sets]
     for index, one in enumerate(facts):

@@ -9,7 +9,11 @@ from tilec_runtime.model.dtype import short_name
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 TARGET_LIST = ListOf(_TARGET, least=1, unique=True)
-DTYPE = Text("a dtype such as f32, or an axis", pattern=values.IDENTIFIER, convert=short_name)
+DTYPE = Text(  # with dots, as in torch.float16, for a suggestion
+    "a dtype such as f32, or an axis",
+    pattern=rf"{values.IDENTIFIER}(?:\.{values.IDENTIFIER})*",
+    convert=short_name,
+)
 PATH = Text("a path", convert=values.project_path)
 LINE = Text("one line of text", convert=values.one_line, empty=True)
 BYTES = Either(

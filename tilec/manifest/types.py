@@ -304,6 +304,7 @@ class Kernel:
         source: its file, relative to the project.
         function: the name after the colon of `source`, else the symbol's base name, else NAME.
         let: derived axes: expressions over earlier axes.
+        assume: assumption sets; without any, there is the empty one.
     """
 
     name: str
@@ -313,7 +314,7 @@ class Kernel:
     language: str
     matrix: Matrix = Matrix()
     let: tuple[tuple[str, str], ...] = ()
-    assume: tuple[AssumeSet, ...] = (AssumeSet(),)
+    assume: tuple[AssumeSet, ...] = ()
     hints: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     params: tuple[ParamTable, ...] = ()
     args: tuple[str, ...] | None = None

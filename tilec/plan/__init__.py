@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.manifest.types import DEFAULT_TARGETS, Manifest, Profile
+from tilec.manifest.types import Manifest, Profile
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec.plan.checks import check_hints
 from tilec.plan.groups import Groups
+from tilec.plan.notes import notes_of
 from tilec.plan.operators import with_backward
 from tilec.plan.planner import PlannedKernel, Planner
 from tilec.plan.report import Report
 from tilec.plan.targets import LanguageFacts, Selection, parse_targets
 from tilec.plan.tuning import Tuned
 from tilec_runtime.errors import ManifestError, UsageError
-from tilec_runtime.model.arch import Target
 from tilec_runtime.model.suggest import did_you_mean
 
 
@@ -90,26 +90,19 @@ def make_plan(
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
     if shipped:
-        selection.require_match()
-    notes: list[str] = []
-    if targets or manifest.targets.default != DEFAULT_TARGETS:  # the default suits any language
-        notes.extend(_idle_targets(manifest, languages, planner.wanted))
-    if not targets:  # with `targets`, an override may be meant for a target that is left out
-        notes.extend(_idle_overrides(manifest, selection))
-    notes.extend(planner.remarks)
-    notes.extend(_factless(planned))
-    notes.extend(_with_free_rows(planned))
+        selection.require_match([kernel.name for kernel in manifest.kernels])
     groups = Groups(planner.offered)
     kernels = tuple(
         dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs)))
         for k in _without_gone([k for k in planned if k.jobs])
     )
-    count = sum(len(kernel.jobs) for kernel in kernels)
-    if select and count < selection.offered:
-        notes.append(
-            f"--select takes {count} of {selection.offered} jobs: bundle and package hold these alone"
-        )
-    return Plan(manifest=manifest, kernels=kernels, notes=tuple(dict.fromkeys(notes)))
+    notes = dict.fromkeys(notes_of(planner, planned, languages, targets))
+    plan = Plan(manifest=manifest, kernels=kernels, notes=tuple(notes))
+    count, offered = len(plan.jobs), len(planner.offered)
+    if select and count < offered:
+        note = f"--select takes {count} of {offered} jobs: bundle and package hold these alone"
+        plan = dataclasses.replace(plan, notes=(*plan.notes, note))
+    return plan
 
 
 def _with_backwards(planned: Sequence[PlannedKernel], report: Report) -> list[PlannedKernel]:
@@ -130,71 +123,6 @@ def _without_gone(planned: Sequence[PlannedKernel]) -> Iterator[PlannedKernel]:
         if op is not None and backward is not None and backward.kernel not in built:
             op = dataclasses.replace(op, backward=None)
         yield dataclasses.replace(kernel, info=dataclasses.replace(kernel.info, op=op))
-
-
-def _idle_targets(
-    manifest: Manifest, languages: Mapping[str, LanguageFacts], wanted: Iterable[Target]
-) -> Iterator[str]:
-    kinds = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
-    for target in wanted:
-        if target.kind not in kinds:
-            yield f"{target} concerns none of the kernels"
-
-
-def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:
-    names = [kernel.name for kernel in manifest.kernels]
-    for index, rule in enumerate(manifest.overrides):
-        if index not in selection.reached:
-            kernel = rule.select.partition("-")[0]
-            yield f"override[{index}] matches no job: select = {rule.select!r}{'' if kernel in names else did_you_mean(kernel, names)}"
-
-
-def _factless(planned: Iterable[PlannedKernel]) -> Iterator[str]:
-    """Yield a note on the Triton kernels whose tensors have no fact that Triton specializes for."""
-    plain = [
-        kernel
-        for kernel in planned
-        if kernel.manifest.language == "triton"
-        and any(param.rank > 0 for param in kernel.info.params)
-        and not any(param.align > 1 for param in kernel.info.params)
-        and not any(
-            facts.divisible or facts.stride or facts.aligned for facts in kernel.manifest.assume
-        )
-    ]
-    if plain:
-        names = ", ".join(kernel.info.name for kernel in plain)
-        divisible = ", ".join(
-            f"{param.name} = [{', '.join(['1'] * (param.rank - 1) + ['16'])}]"
-            for param in plain[0].info.params
-            if param.rank > 0
-        )
-        yield (
-            f"Triton compiles {names} without facts of alignment and divisibility, which costs registers and pipelining: write "
-            f"kernel.{plain[0].info.name}.assume.sets = [{{ aligned = 16, divisible = {{ {divisible} }} }}, {{}}]"
-        )
-
-
-_FREE = '"?", '  # a free stride, in front of others
-
-
-def _with_free_rows(planned: Iterable[PlannedKernel]) -> Iterator[str]:
-    """Yield a note on each Triton kernel whose tensors have rows of a free stride."""
-    for kernel in planned:
-        free = [
-            param
-            for param in kernel.info.params
-            if param.rank > 1 and param.stride is not None and param.stride[-1] is None
-        ]
-        if free and kernel.manifest.language == "triton":
-            name = kernel.info.name
-            strides = "; ".join(
-                f"kernel.{name}.params.{param.name}.stride = [{_FREE * (param.rank - 1)}1]"
-                for param in free
-            )
-            yield (
-                f"Triton vectorizes and pipelines no loads of rows whose stride is free: if the rows of "
-                f"{', '.join(param.name for param in free)} are contiguous, write {strides}"
-            )
 
 
 def _profile(manifest: Manifest, name: str) -> Profile:

@@ -45,7 +45,7 @@ def expand(
     """
     listed = {name for one in lists for name in one.items}
     optional = [param.name for param in params if param.optional and param.name not in listed]
-    count = len(points) * len(kernel.assume) * 2 ** len(optional)
+    count = len(points) * max(len(kernel.assume), 1) * 2 ** len(optional)
     if count > kernel.matrix.max_variants:
         report(
             f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}",
@@ -108,7 +108,7 @@ def assumption_sets(
     """
     result: list[Labelled] = []
     labels: set[str] = set()
-    for index, assume in enumerate(kernel.assume):
+    for index, assume in enumerate(kernel.assume or (AssumeSet(),)):
         label = _UNSAFE.sub("_", assume.name) or _label(assume)
         if label in labels or (not label and result and not result[-1][0]):
             label = f"{label or 'facts'}{index}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tilec.manifest.types import Kernel
 from tilec.model.argument import parse_abi
@@ -48,25 +49,8 @@ def computed_constant(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> 
 def args_needed(kernel: Kernel, decl: KernelDecl, unknown: Sequence[ParamDecl]) -> str:
     """Return a message with `args` for a Triton kernel whose parameters are unknown."""
     written = {table.name for table in kernel.params}
-    tensors = {
-        p.name: p.name if p.name in written else p.name.removesuffix("_ptr")
-        for p in decl.params
-        if p.address
-    }
-    entries = []
-    for param in (each for each in decl.params if each.given):
-        strided = param.name.removeprefix("stride").lstrip("_")
-        owner = next(
-            (t for p, t in tensors.items() if strided.startswith(p.removesuffix("_ptr"))), ""
-        )
-        if param.name in tensors:
-            entries.append(f"{tensors[param.name]}.ptr")
-        elif param.type or param.name in written:
-            entries.append(param.name)
-        elif strided != param.name and owner:
-            entries.append(f"i32({owner}.stride[…])")
-        else:
-            entries.append("i32(…)")
+    tensors = _tensors(kernel, decl)
+    entries = [_entry(param, tensors, written) for param in decl.params if param.given]
     shown = ", ".join(f'"{entry}"' for entry in entries)
     missing = [name for name in tensors.values() if name not in written]
     tables = ", ".join(f'{name} = {{ dtype = "f32", rank = … }}' for name in missing)
@@ -78,3 +62,33 @@ def args_needed(kernel: Kernel, decl: KernelDecl, unknown: Sequence[ParamDecl]) 
         f"{lacking}: write the tensors that a caller passes "
         f"and an entry of args for each parameter, params = {{ {tables} }}, args = [{shown}]"
     )
+
+
+def _tensors(kernel: Kernel, decl: KernelDecl) -> dict[str, str]:
+    """Return the launcher's name of each tensor, by its name in the source: `x` for `x_ptr`."""
+    written = {table.name for table in kernel.params}
+    others = {*dict(kernel.matrix.axes), *(param.name for param in decl.params)}
+    names = {}
+    for param in decl.params:
+        if param.address:
+            name = _bare(param.name)
+            free = name not in others and not keyword.iskeyword(name)
+            names[param.name] = name if free and param.name not in written else param.name
+    return names
+
+
+def _entry(param: ParamDecl, tensors: Mapping[str, str], written: Collection[str]) -> str:
+    """Return the entry of `args` for a parameter; `i32(a.stride[…])` for `stride_am`."""
+    if param.name in tensors:
+        return f"{tensors[param.name]}.ptr"
+    if param.type or param.name in written:
+        return param.name
+    rest = param.name.replace("stride", "").strip("_")
+    owners = [name for source, name in tensors.items() if rest.startswith(_bare(source))]
+    if "stride" in param.name and owners:
+        return f"i32({max(owners, key=len)}.stride[…])"
+    return "i32(…)"
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix("_ptr") or name

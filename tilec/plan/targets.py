@@ -111,8 +111,6 @@ class Selection:
         self._overrides = tuple((_pattern(rule.select), rule) for rule in overrides)
         self._select = tuple((glob, _pattern(glob)) for glob in select)
         self._matched: set[str] = set()
-        self._seen: dict[str, None] = {}
-        self.offered = 0  # number of jobs without `--select`
         self.reached: set[int] = set()  # overrides that match a job
         self.hinted: dict[
             int, dict[str, None]
@@ -150,14 +148,10 @@ class Selection:
         return allowed is None or target in allowed
 
     def takes(self, kernel: str, variant: str, target: Target) -> bool:
-        """Return whether a job of the manifest is selected, and count it."""
-        self.offered += 1
-        if not self._select:
-            return True
-        self._seen[kernel] = None
+        """Return whether a job of the manifest is selected."""
         chosen = self._globs(kernel, variant, target)
         self._matched.update(chosen)
-        return bool(chosen)
+        return bool(chosen) or not self._select
 
     def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
         """Return whether `--select` matches a kernel with any of the targets."""
@@ -173,15 +167,15 @@ class Selection:
             if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel
         ]
 
-    def require_match(self) -> None:
-        """Refuse `--select` globs that match nothing.
+    def require_match(self, kernels: Sequence[str]) -> None:
+        """Refuse `--select` globs that match nothing; `kernels` are the names of all kernels.
 
         Raises:
             UsageError: names the first such glob.
         """
         for glob, _ in self._select:
             if glob not in self._matched:
-                near = nearest(glob, self._seen)
+                near = nearest(glob, kernels)
                 fix = f"did you mean {near!r}? " if near else ""
                 raise UsageError(
                     f"--select {glob!r} matches no job",

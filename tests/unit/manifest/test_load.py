@@ -296,6 +296,8 @@ def test_languages_decide() -> None:
         ("char", "i8"),
         ("boolean", "bool"),
         ("f33", "f32"),
+        ("torch.float16", "f16"),
+        ("tl.bfloat16", "bf16"),
     ],
 )
 @pytest.mark.parametrize("text", ['params.x.dtype = "{}"', 'matrix.T = ["f16", "{}"]'])

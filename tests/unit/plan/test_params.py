@@ -380,6 +380,24 @@ def test_parameters_of_no_known_kind_hide_no_other_problem() -> None:
     assert "no grid: say how many blocks are launched" in grid
 
 
+def test_proposes_names_that_python_and_the_source_leave_free() -> None:
+    tensors = ("in_ptr", "x_ptr", "_ptr", "y_ptr", "yy_ptr")
+    numbers = ("x", "x_row_stride", "stride_yyn", "stride")
+    decl = dataclasses.replace(
+        DECL,
+        params=(
+            *(ParamDecl(name=name, kind="tensor", address=True) for name in tensors),
+            *(ParamDecl(name=name, kind="scalar") for name in numbers),
+        ),
+    )
+    kernel = Kernel(name="norm", source="k.py", function="norm", language="triton")
+    told = max(problems(kernel, decls={"norm": decl}), key=len)
+    assert told.endswith(
+        'args = ["in_ptr.ptr", "x_ptr.ptr", "_ptr.ptr", "y.ptr", "yy.ptr", '
+        '"i32(…)", "i32(x_ptr.stride[…])", "i32(yy.stride[…])", "i32(…)"]'
+    )
+
+
 GIVEN = {
     "x": {"shape": ("10",), "dtype": "T"},
     "y": {"shape": ("x.shape[0]",)},
@@ -416,7 +434,7 @@ def test_inputs_that_no_launch_would_take(changes: dict[str, dict[str, object]],
 
 FACTLESS = (
     "Triton compiles norm without facts of alignment and divisibility, which costs registers and pipelining: write "
-    "kernel.norm.assume.sets = [{ aligned = 16, divisible = { y = [16], x = [16], b = [16] } }, {}]"
+    "kernel.norm.assume.sets = [{ aligned = 16, divisible = { y = [16], x = [16], b = [16] } }, {}], or [{}] if launches have none"
 )
 
 
@@ -425,6 +443,7 @@ FACTLESS = (
     [
         ({}, (FACTLESS,)),
         ({"assume": (AssumeSet(aligned=(("", 16),)), AssumeSet())}, ()),
+        ({"assume": (AssumeSet(),)}, ()),
         ({"assume": (AssumeSet(divisible=(("x", (16,)),)), AssumeSet())}, ()),
         (
             {
@@ -459,9 +478,12 @@ def test_rows_of_a_free_stride_are_named_and_take_no_divisor() -> None:
     assert made.notes == (
         (
             "Triton vectorizes and pipelines no loads of rows whose stride is free: if the rows of x are "
-            'contiguous, write kernel.norm.params.x.stride = ["?", 1]'
+            'contiguous, write kernel.norm.params.x.stride = ["?", 1]; else "?" in place of 1'
         ),
     )
+    meant = dataclasses.replace(kernel.params[0], stride=(None, None))
+    silent = dataclasses.replace(kernel, params=(meant,))
+    assert plan(silent, decls={"norm": decl}, targets=("sm_90",)).notes == ()
     (fact,) = made.jobs[0].variant.assume
     assert (fact.shape, fact.stride) == ((1, 16), (16, 1))
     pitched = dataclasses.replace(kernel, args=("x.ptr", "i32(x.stride[0])"))
