@@ -82,21 +82,22 @@ def make_plan(
         for kernel in manifest.kernels
     ]
     planned = _with_backwards(planned, planner.report)
-    for index, reached in selection.hinted.items():
-        given = [hint for hint, _ in manifest.overrides[index].hints]
+    reached = selection.reached(planner.languages)
+    for index, override in enumerate(manifest.overrides):
         at = planner.report.at("override", index, "hints")
-        for name in reached:
-            check_hints(given, name, languages[name].hints, at)
+        for name in reached[index]:
+            check_hints([*dict(override.hints)], name, languages[name].hints, at)
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
     if shipped:
-        selection.require_match([kernel.name for kernel in manifest.kernels])
+        selection.require_match(planner.offered)
     groups = Groups(planner.offered)
     kernels = tuple(
         dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs)))
         for k in _without_gone([k for k in planned if k.jobs])
     )
-    notes = dict.fromkeys(notes_of(planner, planned, languages, targets))
+    idle = [index for index, names in enumerate(reached) if not names]
+    notes = dict.fromkeys(notes_of(planner, planned, languages, targets, idle))
     plan = Plan(manifest=manifest, kernels=kernels, notes=tuple(notes))
     count, offered = len(plan.jobs), len(planner.offered)
     if select and count < offered:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import DEFAULT_TARGETS, Manifest
 from tilec.plan.planner import PlannedKernel, Planner
-from tilec.plan.targets import LanguageFacts, Selection
+from tilec.plan.targets import LanguageFacts
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -16,13 +16,22 @@ def notes_of(
     planned: Sequence[PlannedKernel],
     languages: Mapping[str, LanguageFacts],
     targets: Sequence[str],
+    idle: Sequence[int],
 ) -> Iterator[str]:
-    """Yield the notes on all kernels; `targets` are the names that the request gives."""
+    """Yield the notes on all kernels.
+
+    Args:
+        planner: the planner of the build.
+        planned: its kernels.
+        languages: capabilities of each language's frontend, by language.
+        targets: names of targets or groups that the request gives.
+        idle: indices of the overrides that match no job.
+    """
     manifest = planner.manifest
     if targets or manifest.targets.default != DEFAULT_TARGETS:  # the default suits any language
         yield from _idle_targets(manifest, languages, planner.wanted)
     if not targets:  # with `targets`, an override may be meant for a target that is left out
-        yield from _idle_overrides(manifest, planner.selection)
+        yield from _idle_overrides(manifest, idle)
     yield from planner.remarks
     triton = [kernel for kernel in planned if kernel.manifest.language == "triton"]
     yield from _without_facts(triton)
@@ -38,13 +47,13 @@ def _idle_targets(
             yield f"{target} concerns none of the kernels"
 
 
-def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:
+def _idle_overrides(manifest: Manifest, idle: Sequence[int]) -> Iterator[str]:
     names = [kernel.name for kernel in manifest.kernels]
-    for index, rule in enumerate(manifest.overrides):
-        if index not in selection.reached:
-            kernel = rule.select.partition("-")[0]
-            near = "" if kernel in names else did_you_mean(kernel, names)
-            yield f"override[{index}] matches no job: select = {rule.select!r}{near}"
+    for index in idle:
+        select = manifest.overrides[index].select
+        kernel = select.partition("-")[0]
+        near = "" if kernel in names else did_you_mean(kernel, names)
+        yield f"override[{index}] matches no job: select = {select!r}{near}"
 
 
 def _without_facts(planned: Iterable[PlannedKernel]) -> Iterator[str]:

@@ -62,6 +62,7 @@ class Planner:
     Attributes:
         problems: problems of all kernels, each once, since variants may share one.
         offered: jobs without `--select`.
+        languages: languages by ids of jobs, of variants that are not built too.
         remarks: notes of frontends and on tuning files.
     """
 
@@ -79,6 +80,7 @@ class Planner:
         self.report = Report(self._collect)
         self.problems: dict[Diagnostic, None] = {}
         self.offered: list[Job] = []
+        self.languages: dict[str, str] = {}
         self.remarks: list[str] = []
 
     def _collect(self, what: str, path: Path, column: int) -> None:
@@ -116,13 +118,18 @@ class Planner:
         reach = language.reach(self.wanted)
         variants, table = self._taken_up(kernel, params, everything, reach.targets, tuned)
         variants = for_targets(kernel, variants, reach.targets)
-        self._note_overrides(kernel, set(everything).difference(variants), reach)
+        # Overrides may be for variants that a tuning table leaves out.
+        for variant, target in itertools.product(everything, reach.targets):
+            self.languages[f"{variant.id}-{target}"] = kernel.language
         spec = self._spec(kernel, decl, source, params)
-        jobs = tuple(
+        offered = [
             job
             for variant in variants
             for job in self._jobs(spec, kernel, variant, reach, language, report)
-        )
+        ]
+        self.offered += offered
+        takes = self.selection.takes
+        jobs = tuple(job for job in offered if takes(kernel.name, job.variant.id, job.target))
         self._check_targets(kernel, variants, reach, language, report)
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
@@ -135,11 +142,6 @@ class Planner:
         )
         space = space_digest(self.manifest, kernel, everything)
         return PlannedKernel(info=info, jobs=jobs, manifest=kernel, space=space)
-
-    def _note_overrides(self, kernel: Kernel, variants: Iterable[Variant], reach: Reach) -> None:
-        """Mark overrides of unbuilt variants as used: a tuning table may leave variants out."""
-        for variant, target in itertools.product(variants, reach.targets):
-            self.selection.hints(kernel, variant.id, target)
 
     def _check_targets(
         self,
@@ -171,7 +173,7 @@ class Planner:
         language: LanguageFacts,
         report: Report,
     ) -> Iterator[Job]:
-        """Yield the selected jobs of a variant."""
+        """Yield the jobs of a variant."""
         if kernel.args is not None:  # with dtype axes in `args`, variants pack different types
             values = dict(variant.constants)
             abi = abi_of_args(kernel, spec.decl, spec.params, values, report)
@@ -183,17 +185,11 @@ class Planner:
             if name in language.hints and isinstance(value, int)
         }
         for target in reach.targets:
-            hints = self.selection.hints(kernel, variant.id, target)
             if self.selection.allows(variant.id, target) and is_for(kernel, variant.axes, target):
-                job = Job(
-                    spec=spec,
-                    variant=variant,
-                    target=target,
-                    hints=tuple(sorted({**dict(hints), **axes}.items())),
+                hints = {**self.selection.hints(kernel, variant.id, target), **axes}
+                yield Job(
+                    spec=spec, variant=variant, target=target, hints=tuple(sorted(hints.items()))
                 )
-                self.offered.append(job)
-                if self.selection.takes(kernel.name, variant.id, target):
-                    yield job
 
     def _taken_up(
         self,

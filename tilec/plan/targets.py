@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tilec.manifest import values as texts
 from tilec.manifest.types import Kernel, Manifest, Override
 from tilec.model.declaration import KernelDecl
+from tilec.model.job import Job
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.suggest import nearest
@@ -110,13 +111,8 @@ class Selection:
     def __init__(self, overrides: Sequence[Override], select: Sequence[str]) -> None:
         self._overrides = tuple((_pattern(rule.select), rule) for rule in overrides)
         self._select = tuple((glob, _pattern(glob)) for glob in select)
-        self._matched: set[str] = set()
-        self.reached: set[int] = set()  # overrides that match a job
-        self.hinted: dict[
-            int, dict[str, None]
-        ] = {}  # languages of the jobs that match an override with hints, by its index
 
-    def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
+    def hints(self, kernel: Kernel, variant: str, target: Target) -> dict[str, int]:
         """Return the hints of a job: the manifest's, then those of each matching override."""
         merged: dict[str, int] = {}
         plain = (
@@ -127,60 +123,65 @@ class Selection:
         for name, values in kernel.hints:
             if name in ("", str(target), plain):
                 merged.update(values)
-        if self._overrides:
-            job = f"{variant}-{target}"
-            for index, (pattern, rule) in enumerate(self._overrides):
-                if not pattern.fullmatch(job):
-                    continue
-                self.reached.add(index)
-                if rule.hints:
-                    merged.update(rule.hints)
-                    self.hinted.setdefault(index, {})[kernel.language] = None
-        return tuple(sorted(merged.items()))
+        for pattern, rule in self._overrides:
+            if pattern.fullmatch(f"{variant}-{target}"):
+                merged.update(rule.hints)
+        return merged
 
     def allows(self, variant: str, target: Target) -> bool:
         """Return whether overrides allow a target for a variant; the last match wins."""
         allowed: tuple[Target, ...] | None = None
-        job = f"{variant}-{target}"
         for pattern, rule in self._overrides:
-            if rule.targets is not None and pattern.fullmatch(job):
+            if rule.targets is not None and pattern.fullmatch(f"{variant}-{target}"):
                 allowed = rule.targets
         return allowed is None or target in allowed
 
+    def reached(self, jobs: Mapping[str, str]) -> list[list[str]]:
+        """Return the languages of the jobs that each override matches.
+
+        Args:
+            jobs: the language of each job by its id, also of those that are not built.
+        """
+        return [
+            list(dict.fromkeys(jobs[job] for job in jobs if pattern.fullmatch(job)))
+            for pattern, _ in self._overrides
+        ]
+
     def takes(self, kernel: str, variant: str, target: Target) -> bool:
-        """Return whether a job of the manifest is selected."""
-        chosen = self._globs(kernel, variant, target)
-        self._matched.update(chosen)
-        return bool(chosen) or not self._select
+        """Return whether a job is selected."""
+        return not self._select or any(
+            _selects(glob, pattern, kernel, variant, target) for glob, pattern in self._select
+        )
 
     def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
         """Return whether `--select` matches a kernel with any of the targets."""
-        return not self._select or any(
-            self._globs(kernel, v, t) for v, t in itertools.product(variants, targets)
-        )
+        pairs = itertools.product(variants, targets)
+        return not self._select or any(self.takes(kernel, *pair) for pair in pairs)
 
-    def _globs(self, kernel: str, variant: str, target: Target) -> list[str]:
-        job = f"{variant}-{target}"
-        return [
-            glob
-            for glob, pattern in self._select
-            if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel
-        ]
-
-    def require_match(self, kernels: Sequence[str]) -> None:
-        """Refuse `--select` globs that match nothing; `kernels` are the names of all kernels.
+    def require_match(self, jobs: Sequence[Job]) -> None:
+        """Refuse `--select` globs that match none of the jobs.
 
         Raises:
             UsageError: names the first such glob.
         """
-        for glob, _ in self._select:
-            if glob not in self._matched:
-                near = nearest(glob, kernels)
+        for glob, pattern in self._select:
+            if not any(
+                _selects(glob, pattern, job.spec.name, job.variant.id, job.target) for job in jobs
+            ):
+                near = nearest(glob, {job.spec.name: None for job in jobs})
                 fix = f"did you mean {near!r}? " if near else ""
                 raise UsageError(
                     f"--select {glob!r} matches no job",
                     fix=f"{fix}`tilec build --list` prints the ids",
                 )
+
+
+def _selects(
+    glob: str, pattern: re.Pattern[str], kernel: str, variant: str, target: Target
+) -> bool:
+    return bool(
+        glob == kernel or pattern.fullmatch(variant) or pattern.fullmatch(f"{variant}-{target}")
+    )
 
 
 def may_match(glob: str, name: str) -> bool:
