@@ -11,18 +11,17 @@ from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
+from tilec.plan.expressions import extent_faults, faults_of, optional_faults
 from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_axes
-from tilec.plan.points import axis_values, extent_faults
+from tilec.plan.points import axis_values
 from tilec.plan.proposals import args_needed, computed_constant
 from tilec.plan.report import Report
 from tilec.plan.targets import LanguageFacts
-from tilec.plan.tuning import misread
-from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import axis_shown, same_point
 
 _LONGEST_ID = 240  # a file name of at most 255 bytes has a suffix too
@@ -53,8 +52,8 @@ def check_kernel(
     _check_bound(params, report)
     _check_default(kernel, params, variants, report.at("dispatch", "default"))
     for number, text in enumerate(kernel.sizes):
-        if why := misread(text, params):
-            report(why, "dispatch", "sizes", number)
+        for fault, column in faults_of(text, params):
+            report(fault, "dispatch", "sizes", number, column=column)
     _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
         at = report.at("hints", target) if target else report.at("hints")
@@ -260,7 +259,8 @@ def _check_expressions(
     _check_expression(launch.shared, kernel, params, unresolved, shared)
     _check_given(launch.shared, params, shared)
     for index, text in enumerate(kernel.args or ()):
-        _check_extents(parse_abi(text)[1], params, report.at("args", index))
+        for fault in extent_faults(parse_abi(text)[1], params):
+            report(fault, "args", index)
     for case in kernel.cases:
         given = {item.name for item in case.inputs}
         missing = [param for param in params if param.name not in given]
@@ -268,17 +268,13 @@ def _check_expressions(
         for key, text in (("flops", bench.flops), ("bytes", bench.bytes)):
             if text:
                 at = report.at("case", case.name, "bench", key)
-                _check_expression(text, kernel, params, unresolved, at, device=())
+                _check_expression(text, kernel, params, unresolved, at, facts=())
                 _check_given(text, missing, at)
 
 
 def _check_given(text: str, params: Sequence[Param], report: Report) -> None:
-    names = expr.parse(text).names
-    for param in params:
-        if param.optional and param.name in names:
-            report(
-                f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives"
-            )
+    for fault in optional_faults(text, params):
+        report(fault)
 
 
 def _check_bound(params: Sequence[Param], report: Report) -> None:
@@ -299,38 +295,13 @@ def _check_expression(
     report: Report,
     *,
     truth: bool = False,
-    device: Collection[str] = expr.DEVICE_FACTS,
+    facts: Collection[str] = expr.DEVICE_FACTS,
 ) -> None:
-    """Report unknown names, attributes and extents, and a value of the wrong kind.
-
-    With `truth`, the value must be a condition. `device` has the facts of a device that the
-    expression may read.
-    """
-    axes = [name for name, _ in kernel.matrix.axes]
-    by_name = {p.name: p for p in params}
-    try:
-        parsed = expr.parse(text, names=[*by_name, *axes, *unresolved, *device])
-    except ExpressionError as error:
-        report(error.what, column=error.column)
-        return
-    for name, attribute in sorted(parsed.uses):
-        param = by_name.get(name)
-        tensor = param is not None and param.kind is ParamKind.TENSOR
-        if name in unresolved or tensor == bool(attribute):
-            continue
-        if tensor:
-            report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype")
-            return
-        noun = "an axis" if param is None else f"a {param.kind.value}"
-        report(f"{name}.{attribute}: {name} is {noun}, not a tensor")
-    _check_extents(parsed, params, report)
-    if parsed.kind in ("truth" if truth else "number", "any"):
-        return
-    if truth:
-        report(f"{text!r} is no condition: compare it, as in x.size == y.size")
-    else:
-        noun = "a condition" if parsed.kind == "truth" else "text"
-        report(f"{text!r} is {noun}, where a number is due")
+    axes = dict(kernel.matrix.axes)
+    for fault, column in faults_of(
+        text, params, axes=axes, facts=facts, unresolved=unresolved, truth=truth
+    ):
+        report(fault, column=column)
 
 
 def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
@@ -344,11 +315,6 @@ def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None
                 "params",
                 param.name,
             )
-
-
-def _check_extents(parsed: expr.Expr, params: Sequence[Param], report: Report) -> None:
-    for fault in extent_faults(parsed, {param.name: param.rank for param in params}):
-        report(fault)
 
 
 def _check_default(

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Kernel, OpOutput
 from tilec.model.declaration import KernelDecl
+from tilec.plan.expressions import faults_of, optional_faults
 from tilec.plan.params import suggest
-from tilec.plan.points import axis_values, extent_faults, inlined
+from tilec.plan.points import axis_values, inlined
 from tilec.plan.report import Report
-from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelInfo
@@ -106,7 +106,7 @@ def _output(
     elif param.rank not in (-1, len(shape)):
         report(f"{len(shape)} extents, and {param.name} has rank {param.rank}", "shape")
     for index, text in enumerate(shape):
-        if fault := _not_inferred(text, kernel, tensors, inputs, allocated):
+        if fault := _not_inferred(text, kernel, inputs, allocated):
             report(fault, "shape", index)
     dtype, fault = _dtype(kernel, table, param, tensors)
     if fault:
@@ -135,31 +135,21 @@ def _unlike(like: str, param: Param, tensors: Mapping[str, Param], allocated: se
 def _not_inferred(
     text: str,
     kernel: Kernel,
-    tensors: Mapping[str, Param],
     inputs: Mapping[str, Param],
     allocated: set[str],
 ) -> str:
     """Return why an extent cannot be inferred from the inputs, or an empty string."""
-    axes = dict(kernel.matrix.axes)
-    try:
-        parsed = expr.parse(text)
-    except ExpressionError as error:
-        return error.what
-    if parsed.kind not in ("number", "any"):
-        return f"{text!r} is no number"
-    for name, attribute in sorted(parsed.uses):
+    axes, params = dict(kernel.matrix.axes), list(inputs.values())
+    for fault, _ in faults_of(text, params, axes=axes, unresolved=allocated):
+        return fault
+    for name, attribute in sorted(expr.parse(text).uses):
         if name in allocated:
             return f"{name} is an output: its shape cannot be inferred from itself, read an input"
-        if name in axes:
-            if len(axes[name]) > 1:
-                return f"{name} is an axis with several values, of which a launch takes one: the shape cannot be inferred"
-        elif name not in inputs:
-            return f"unknown name {name!r}{suggest(name, list(inputs))}"
-        elif attribute and (name not in tensors or attribute not in ("shape", "size")):
+        if len(axes.get(name, ())) > 1:
+            return f"{name} is an axis with several values, of which a launch takes one: the shape cannot be inferred"
+        if attribute and attribute not in ("shape", "size"):
             return f"{name}.{attribute} says no shape: read the shape or size of a tensor of every call"
-        elif not attribute and inputs[name].kind is not ParamKind.SCALAR:
-            return f"{name} is a tensor: say {name}.shape[0] or {name}.size"
-    return next(extent_faults(parsed, {name: each.rank for name, each in tensors.items()}), "")
+    return next(optional_faults(text, params), "")
 
 
 def _dtype(

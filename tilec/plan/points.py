@@ -192,14 +192,6 @@ def derived_at(
         yield name, env[name]
 
 
-def extent_faults(parsed: expr.Expr, ranks: Mapping[str, int]) -> Iterator[str]:
-    """Yield a message for each extent that a tensor of known rank does not have."""
-    for name, attribute, index in sorted(parsed.extents):
-        rank = ranks.get(name, -1)
-        if rank >= 0 and not -rank <= index < rank:
-            yield f"{name} has rank {rank}: there is no {name}.{attribute}[{index}]"
-
-
 def inlined(kernel: Kernel, text: str) -> str:
     """Return a launch expression with derived axes replaced by their formulas."""
     formulas: dict[str, str] = {}

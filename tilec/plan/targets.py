@@ -168,7 +168,7 @@ class Selection:
             if not any(
                 _selects(glob, pattern, job.spec.name, job.variant.id, job.target) for job in jobs
             ):
-                near = nearest(glob, {job.spec.name: None for job in jobs})
+                near = nearest(glob, [job.spec.name for job in jobs])
                 fix = f"did you mean {near!r}? " if near else ""
                 raise UsageError(
                     f"--select {glob!r} matches no job",

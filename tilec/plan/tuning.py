@@ -12,13 +12,12 @@ from tilec.manifest.tuning_file import problem_at
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.job import InputFile, Source, Variant
 from tilec.model.tuning import TunedDevice, TuningRecord
-from tilec.plan.points import extent_faults
+from tilec.plan.expressions import faults_of
 from tilec.plan.targets import may_match
-from tilec_runtime.errors import Diagnostic, ExpressionError
-from tilec_runtime.model import expr
+from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.kernel import ToolInfo
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import Point, same_point
 
 # In notes on a tuning file that a build without shipping ignores; commands that run kernels show
@@ -97,8 +96,7 @@ def check_record(
     if kernel.sizes and record.sizes != kernel.sizes:
         yield tuned.problem("sizes", f"dispatch.sizes has changed since it was tuned: {again}")
     for number, size in enumerate(record.sizes):
-        why = misread(size, params)
-        if why:
+        for why, _ in faults_of(size, params):
             yield tuned.problem(f"sizes[{number}]", why)
     points = {variant.axes for variant in variants}
     for number, device in enumerate(record.devices):
@@ -178,21 +176,6 @@ def _same(point: Point, others: set[Point]) -> bool:
 
 def _dtype_axes(params: Sequence[Param]) -> set[str]:
     return {param.dtype for param in params}
-
-
-def misread(text: str, params: Sequence[Param]) -> str:
-    """Return why an expression is no size of a launch, or an empty string."""
-    tensors = {param.name: param.rank for param in params if param.kind is ParamKind.TENSOR}
-    try:
-        parsed = expr.parse(text, names=[param.name for param in params])
-    except ExpressionError as error:
-        return error.what
-    if parsed.kind not in ("number", "any"):
-        return f"{text!r} is no number"
-    for name, attribute in sorted(parsed.uses):
-        if bool(attribute) != (name in tensors):
-            return f"{text!r} is no size of the kernel's arguments"
-    return next(extent_faults(parsed, tensors), "")
 
 
 def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -> str:

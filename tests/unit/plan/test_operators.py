@@ -127,8 +127,11 @@ def test_a_build_without_the_backward_has_no_gradient() -> None:
         ('y = { shape = ["x.shape[2]", 1] }', "x has rank 2: there is no x.shape[2]"),
         ('y = { shape = ["x.stride[0]", 1] }', "x.stride says no shape"),
         ('y = { shape = ["C", 1] }', "unknown name 'C'"),
-        ('y = { shape = ["x", 1] }', "x is a tensor: say x.shape[0] or x.size"),
-        ('y = { shape = ["x.size == 1", 1] }', "'x.size == 1' is no number"),
+        ('y = { shape = ["x", 1] }', "x is a tensor: say x.shape[0], x.size or x.dtype"),
+        (
+            'y = { shape = ["x.size == 1", 1] }',
+            "'x.size == 1' is a condition, where a number is due",
+        ),
         ('y = { like = "x", dtype = "f16" }', "y takes f32, and a call would allocate f16"),
         ('y = { like = "x", dtype = "i.dtype" }', "y takes f32, and a call would allocate i32"),
         ('y = { like = "x", dtype = "T" }', "the dtype of y is T, which no input has"),

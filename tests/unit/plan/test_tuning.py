@@ -140,9 +140,9 @@ def test_the_manifest_may_say_what_tells_launches_apart() -> None:
     ("text", "what"),
     [
         ("c.shape[2]", "c has rank 2: there is no c.shape[2]"),
-        ("c", "'c' is no size of the kernel's arguments"),
+        ("c", "c is a tensor: say c.shape[0], c.size or c.dtype"),
         ("q.shape[0]", "unknown name 'q'"),
-        ("c.shape[0] > 2", "'c.shape[0] > 2' is no number"),
+        ("c.shape[0] > 2", "'c.shape[0] > 2' is a condition, where a number is due"),
     ],
 )
 def test_sizes_that_no_launch_has_are_refused(text: str, what: str) -> None:
