@@ -95,26 +95,6 @@ def test_a_callback_that_raises_is_logged_and_ends_no_thread(
     assert grow(held, ones(4)).future().result(PATIENCE).tolist() == [2.0] * 4
 
 
-def test_an_error_while_enqueuing_is_in_the_future(held: Held) -> None:
-    future = with_context(lambda _: 1 // 0).future()
-    assert future.done()
-    assert repr(future).startswith("<DeviceFuture failed: ")
-    assert isinstance(future.exception(), ZeroDivisionError)
-    with pytest.raises(ZeroDivisionError):
-        future.result()
-
-
-def test_an_error_of_the_device_is_in_the_future(held: Held) -> None:
-    held.fail = True
-    future = grow(held, ones(4)).future()
-    with pytest.raises(OSError, match="the kernel failed") as caught:
-        future.result()
-    assert future.exception() is caught.value
-    held.fail = False
-    for _ in range(8):  # every stream of the policy still works
-        assert grow(held, ones(4)).sync().tolist() == [2.0] * 4
-
-
 # --- asyncio
 # ---------------------------------------------------------------------------------------------------------------------
 

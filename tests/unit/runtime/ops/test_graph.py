@@ -131,16 +131,6 @@ def test_the_output_has_one_owner(cpu: Cpu) -> None:
     assert contents(output) == {2}
 
 
-def test_the_output_has_one_owner_without_call_sites(
-    cpu: Cpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tilec_runtime.ops.graph.site", lambda: None)
-    graph = as_op(None).graph_on(cpu.stream)
-    assert graph.take_output() is None
-    with pytest.raises(GraphError, match=r"of 0 nodes> was taken before\n"):
-        graph.take_output()
-
-
 def test_borrows_keep_replays_away_that_write(cpu: Cpu) -> None:
     z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
     graph = cpu.add(z, x.borrow(), y).graph_on(cpu.stream)

@@ -259,16 +259,6 @@ def test_handles_of_others_are_borrowed(gpu: Gpu) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_launch_passes_what_was_pushed_and_gives_it_back(gpu: Gpu) -> None:
-    assert gpu.full().sync() == (0x1000, 0x2000, 1000, 2.0)
-    (launch,) = gpu.driver.launches
-    assert (launch.symbol, launch.arguments, launch.shape.grid) == (
-        "scale",
-        (0x1000, 0x2000, 1000, 2.0),
-        (4, 1, 1),
-    )
-
-
 def test_everything_of_a_config_reaches_the_driver(gpu: Gpu) -> None:
     config = LaunchConfig(
         grid=(4, 2), block=(64, 2), shared=100_000, cluster=(2, 2), cooperative=True

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import (
@@ -28,7 +28,7 @@ from tilec_runtime.errors import (
 from tilec_runtime.ops.combinators import as_op, with_context, zip_ops
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.ops.policy import SingleStream, use_device
+from tilec_runtime.ops.policy import use_device
 
 HERE = "test_ops.py"
 
@@ -46,28 +46,6 @@ class Grow(DeviceOp[np.ndarray[Any, Any]]):
 
 # --- values and combinators
 # ------------------------------------------------------------------------------------------------------
-
-
-def test_combinators_give_what_they_say(held: Held) -> None:
-    seen: list[int] = []
-    assert as_op(3).sync() == 3
-    assert as_op(None).sync() is None
-    assert as_op(3).map(lambda x: x + 1).sync() == 4
-    assert as_op(3).then(lambda x: as_op(x * 2)).sync() == 6
-    assert as_op(3).inspect(seen.append).sync() == 3
-    assert zip_ops(as_op(1), as_op("a"), as_op(None)).sync() == (1, "a", None)
-    assert zip_ops(as_op(1), as_op("a")).first().sync() == 1
-    assert zip_ops(as_op(1), as_op("a")).last().sync() == "a"
-    assert with_context(lambda ctx: ctx.device).sync() == CPU
-    assert with_context(lambda ctx: as_op(ctx.stream)).map(type).sync() is int
-    assert as_op(7).sync() == 7
-    assert seen == [3]
-
-
-def test_an_op_of_ones_own(held: Held) -> None:
-    assert Grow(held, ones(4)).sync().tolist() == [2.0] * 4
-    chained = Grow(held, ones(4)).then(lambda z: Grow(held, z))
-    assert chained.sync().tolist() == [3.0] * 4
 
 
 def test_an_op_that_is_a_frozen_dataclass_with_slots() -> None:
@@ -154,20 +132,6 @@ def test_nested_execution_is_refused_and_names_both(held: Held) -> None:
     assert isinstance(e.value, SchedulingError)
     assert "ctx.run(op)" in str(e.value)
     assert inner.sync() == 1  # it was refused, not used up
-
-
-@pytest.mark.parametrize("way", ["sync", "sync_on", "future", "enqueue_on", "schedule"])
-def test_every_way_to_run_refuses_to_nest(held: Held, way: str) -> None:
-    stream = held.device.new_stream()
-    ways = {
-        "sync": lambda op: op.sync(),
-        "sync_on": lambda op: op.sync_on(stream),
-        "future": lambda op: op.future(),
-        "enqueue_on": lambda op: op.enqueue_on(stream),
-        "schedule": lambda op: op.schedule(SingleStream(held.device)),
-    }
-    with pytest.raises(NestedExecutionError):
-        as_op(0).map(lambda _: ways[way](as_op(1))).sync()
 
 
 # --- errors

@@ -34,15 +34,6 @@ def stream() -> DeviceOp[int]:
     return with_context(lambda ctx: ctx.stream)
 
 
-def test_pools_take_their_streams_in_turn(held: Held) -> None:
-    """The default one has four; the default device is where another one is made."""
-    with use_policy(StreamPoolRoundRobin(3)) as pool:
-        used = [stream().sync() for _ in range(6)]
-    assert (len(set(used)), repr(pool)) == (3, "<StreamPoolRoundRobin on <Device cpu>>")
-    used = [stream().sync() for _ in range(8)]
-    assert (used[:4], len(set(used))) == (used[4:], 4)
-
-
 def test_a_pool_needs_a_stream() -> None:
     with pytest.raises(SchedulingError, match="a pool of 0 streams has none to give"):
         StreamPoolRoundRobin(0, "cpu")
@@ -57,18 +48,6 @@ def test_a_closed_policy_says_so_and_gives_its_streams_back() -> None:
     assert driver.calls.count("destroy_stream") == 2
     with pytest.raises(SchedulingError, match="is closed"):
         pool.next_stream()
-
-
-def test_a_policy_of_ones_own(held: Held) -> None:
-    mine = held.device.new_stream()
-
-    class Mine:
-        def next_stream(self) -> Stream:
-            return mine
-
-    with use_policy(Mine()):
-        assert stream().sync() == mine.handle
-    assert stream().schedule(Mine()).result() == mine.handle
 
 
 def test_what_is_no_policy_is_refused(held: Held) -> None:

@@ -38,20 +38,6 @@ def grow(held: Held, x: Any) -> DeviceOp[Any]:
     return with_context(lambda ctx: held.add(ctx, np.zeros_like(x), x))
 
 
-def test_a_shared_op_runs_once(held: Held) -> None:
-    runs: list[int] = []
-    op = with_context(lambda ctx: runs.append(1) or "result").shared()
-    assert runs == []
-    assert [op.sync(), op.sync(), op.clone().sync(), zip_ops(op, op).sync()] == [
-        "result",
-        "result",
-        "result",
-        ("result", "result"),
-    ]
-    assert runs == [1]
-    assert op.name == "with_context.shared"
-
-
 def test_of_many_threads_one_executes(held: Held) -> None:
     runs: list[int] = []
     results: list[Any] = []

@@ -14,7 +14,6 @@ import pytest
 from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import (
-    BorrowError,
     OwnershipError,
     TensorError,
     UseAfterMoveError,
@@ -159,28 +158,6 @@ def test_views_share_the_memory(tensor: Make) -> None:
 # -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_borrows_end_with_their_block(tensor: Make) -> None:
-    t = tensor(4)
-    with t.borrow(), t[1:3] as view:
-        with pytest.raises(BorrowError) as caught:
-            t.borrow_mut()
-        assert caught.value.what.startswith("the tensor cannot be written by the mutable borrow (")
-        assert caught.value.what.count(__file__) == 2, "both sides are named with their lines"
-        assert np.asarray(view).tolist() == [1, 2]
-    with contextlib.suppress(RuntimeError), t.borrow_mut() as m:
-        for refused in (t.borrow, t.share, lambda: t.partition(2), lambda: t[0]):
-            with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
-                refused()
-        raise RuntimeError
-    for late, words in (
-        (view, r"the slice \(.*\) has ended"),
-        (m, "the mutable borrow .* has ended"),
-    ):
-        with pytest.raises(BorrowError, match=words):
-            np.asarray(late)
-    t.share()
-
-
 def test_the_collector_may_end_claims_while_they_are_listed() -> None:
     class Cycle:
         me: object
@@ -210,40 +187,6 @@ def test_the_collector_may_end_claims_while_they_are_listed() -> None:
 
 # --- shared
 # ------------------------------------------------------------------------------------------------------------------------
-
-
-def test_owners_are_counted(tensor: Make) -> None:
-    shared = tensor(4, 8).share()
-    other, third = shared.reshape(32), shared.clone()
-    assert (shared.owners, other.shape, repr(third)) == (
-        3,
-        (32,),
-        "<SharedTensor f32[4, 8] on cpu, 3 owners>",
-    )
-    with pytest.raises(OwnershipError) as caught:
-        shared.try_unwrap()
-    assert (
-        f"cannot take the tensor: it has 3 owners, among them the shared tensor ({__file__}:"
-        in caught.value.what
-    )
-    other.drop()
-    other.drop()
-    with pytest.raises(UseAfterMoveError, match=r"it went into drop \("):
-        other.clone()
-    del third
-    gc.collect()
-    with (
-        shared[0],
-        pytest.raises(
-            BorrowError,
-            match=r"the tensor cannot be taken by try_unwrap .*: the slice .* still reads it",
-        ),
-    ):
-        shared.try_unwrap()
-    owned = shared.try_unwrap()
-    assert (owned.shape, owned.readonly) == ((4, 8), False)
-    with pytest.raises(UseAfterMoveError, match="it went into try_unwrap"):
-        shared.try_unwrap()
 
 
 def test_a_shared_tensor_is_partitioned_by_its_single_owner(tensor: Make) -> None:
@@ -309,13 +252,3 @@ def test_tiles_are_dealt_out_to_blocks(tensor: Make) -> None:
             match=f"there is no block {block} of a partition that is dealt out to 4 blocks",
         ):
             mapped.tiles_of(block)
-
-
-def test_memory_goes_with_whatever_holds_it_last(gpu: FakeDriver, on_gpu: Make) -> None:
-    view = on_gpu(4)[0:2]
-    shared = on_gpu(4).share()
-    part = on_gpu(4).partition(2)
-    assert "free" not in gpu.calls
-    del view, shared, part
-    assert gpu.calls.count("free") == 3
-    assert gpu._memory == {}
