@@ -32,13 +32,13 @@ ODD = "mein Projekt ü"
 
 @pytest.mark.parametrize("profile", [pytest.param("release", marks=pytest.mark.long), "debug"])
 def test_two_directories_give_equal_bytes(cli: Cli, tmp_path: Path, profile: str) -> None:
-    """Also with line information and assertions, which hold file names, and without a cache that
-    would hide it.
+    """Also with other workers, with line information and assertions, which hold file names, and
+    without a cache that would hide it.
     """
     trees = []
-    for root in (tmp_path / "here", tmp_path / ODD / "far" / "below"):
+    for root, workers in ((tmp_path / "here", "1"), (tmp_path / ODD / "far" / "below", "3")):
         write(root, MANIFEST, FILES)
-        cli.good(root, "build", *EMIT, "--profile", profile, "--no-cache")
+        cli.good(root, "build", *EMIT, "--profile", profile, "--no-cache", "-j", workers)
         trees.append(tree(root / "dist"))
     first, second = trees
     suffixes = {name.rpartition(".")[2] for name in first if not name.endswith("/SHA256SUMS")}

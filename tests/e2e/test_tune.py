@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli, await_true, edit, processes_of, write
@@ -17,6 +18,7 @@ from tilec.bench.timer import KernelTimer
 from tilec.cli import tune_flow
 from tilec.cli.main import run
 from tilec.tune import wire, worker
+from tilec_runtime import load
 from tilec_runtime.model import expr
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -130,6 +132,15 @@ def entry(project: Path) -> dict[str, Any]:
     return found
 
 
+def taken(project: Path, size: int) -> int:
+    """The tile of a launch's variant."""
+    x, z = np.ones(size, np.float32), np.zeros(size, np.float32)
+    add = load(project / "dist" / "acme-1.0.0.tilec", "cpu").kernels["add"]
+    add(z, x)
+    assert (z == 2).all()
+    return dict(add.explain(z, x).variant.axes)["TILE"]
+
+
 def statuses(found: dict[str, Any]) -> dict[tuple[int, int], str]:
     return {(c["point"]["TILE"], c["point"]["MODE"]): c["status"] for c in found["candidates"]}
 
@@ -170,15 +181,27 @@ def test_the_planted_best_is_found_and_what_is_wrong_is_none(
 def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
     edit(project / "tilec.toml", "TILE = [16, 32, 64, 128]", "TILE = [32, 64]")
-    tune("add", *CPU, "--search", "grid")
     edit(
         project / "tilec.toml",
         "[kernel.add.params]",
         '[kernel.add.dispatch]\ntable = "tuning/add.json"\n[kernel.add.params]',
     )
-    cli.good(project, "build", "--targets", "tileir", "--select", "add")
+    build = ("build", "--targets", "tileir", "--select", "add")
+    missing = cli(project, *build)
+    assert missing.code == 2
+    assert "no such file 'tuning/add.json': `tilec tune add` writes it" in missing.err
+    tune("add", *CPU, "--search", "grid")
+    cli.good(project, *build)
+    assert [taken(project, size) for size in (4096, 8191, 9000)] == [64, 64, 32]
+    edit(project / "tuning" / "add.json", "8191", "9000")
+    again = cli.good(project, *build, "--json").json()
+    assert (again["up_to_date"], again["compiled"], taken(project, 9000)) == (False, 0, 64)
+    assert (
+        "tuned by tuning/add.json: CPU (1 entry)" in cli.good(project, "inspect", "dist/acme").out
+    )
+    assert "by the tuning table" in (project / "dist" / "acme" / "__init__.pyi").read_text()
     edit(project / "k" / "add.py", "+ 1.0\n    if MODE == 1", "+ 2.0\n    if MODE == 1")
-    refused = cli(project, "build", "--targets", "tileir", "--select", "add")
+    refused = cli(project, *build)
     assert refused.code == 2
     assert "the kernel has changed since it was tuned" in refused.err
     tune("add", "--confirm", code=2)
@@ -187,9 +210,9 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
         in tune.err
     )
     edit(project / "k" / "add.py", "+ 2.0\n    if MODE == 1", "+ 1.0  # again\n    if MODE == 1")
-    assert cli(project, "build", "--targets", "tileir", "--select", "add").code == 2
+    assert cli(project, *build).code == 2
     assert "confirmed" in tune("add", "--confirm")
-    cli.good(project, "build", "--targets", "tileir", "--select", "add")
+    cli.good(project, *build)
 
 
 @pytest.mark.long

@@ -9,8 +9,6 @@ import pytest
 
 from tests.runtime_samples import ADD, Array, image, loaded
 from tilec.testing.fake_driver import H200
-from tilec_runtime.device.seam import FunctionFacts
-from tilec_runtime.errors import LaunchLimitError, NoImageError
 from tilec_runtime.model.kernel import LaunchInfo
 
 Z, X, Y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
@@ -50,34 +48,3 @@ def test_the_suggestion_keeps_to_what_was_compiled(facts: dict[str, Any], size: 
     variant = dataclasses.replace(ADD.variants[1], images=(image("bounded", **facts),))
     module, _ = loaded(dataclasses.replace(ADD, launch=launch, variants=(variant,)))
     assert module.add.residency(Z, X, Y).suggest_block_size == size
-
-
-@pytest.mark.parametrize(
-    ("kernel", "facts", "kind", "message"),
-    [
-        (
-            dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="232449")),
-            {},
-            LaunchLimitError,
-            "a block needs 232449 bytes of shared memory",
-        ),
-        (
-            ADD,
-            {"facts": FunctionFacts(max_threads=128, static_shared=0, registers=255)},
-            LaunchLimitError,
-            "with 255 registers each 128 fit",
-        ),
-        (
-            ADD,
-            {"devices": (dataclasses.replace(H200, cc=(7, 5)),)},
-            NoImageError,
-            "no image runs on",
-        ),
-    ],
-)
-def test_calls_that_would_be_refused_are_refused(
-    kernel: Any, facts: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    module, _ = loaded(kernel, **facts)
-    with pytest.raises(kind, match=message):
-        module.add.residency(Z, X, Y)

@@ -68,6 +68,8 @@ def test_a_bounded_pool_says_what_it_has_and_goes_on(cpu: CpuDriver) -> None:
         of(pool, cpu, 500)
     assert (caught.value.requested, caught.value.used, caught.value.reserved) == (500, 600, 600)
     assert caught.value.device == -1
+    assert caught.value.cause.startswith("the pool of use_pool takes no more")
+    assert "max_size" in caught.value.fix
     np.asarray(t)[...] = 3
     assert np.asarray(t).sum() == 1800
     del t
