@@ -15,7 +15,7 @@ from tilec.manifest.shapes import (
     Scalar,
     Text,
 )
-from tilec.manifest.tables import Key, Names, Table
+from tilec.manifest.tables import Key, Names, Parts, Table
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 
 DISTS = (
@@ -99,7 +99,7 @@ BENCH = Table(
 )
 _INPUTS = Key(
     "inputs",
-    Table(names=parameters(Either((Scalar(), ListOf(Formula(0), most=8), INPUT)))),
+    Parts(names=parameters(Either((Scalar(), ListOf(Formula(0), most=8), INPUT)))),
     "Arguments by parameter: a tensor to make (its shape, or a table), or a scalar's value.",
 )
 _REFERENCE = Key(
@@ -113,7 +113,7 @@ OF_ALL_CASES = tuple(
     dataclasses.replace(key, doc=f"{key.doc[:-1]}, for every case without its own.")
     for key in (_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)
 )
-CASE = Table(
+CASE = Parts(
     keys=(
         _INPUTS,
         _REFERENCE,
@@ -122,7 +122,7 @@ CASE = Table(
         _BENCH,
     ),
 )
-CHAIN = Table(
+CHAIN = Parts(
     keys=(
         Key(
             "steps",
@@ -132,11 +132,11 @@ CHAIN = Table(
         ),
         Key(
             "case",
-            Table(
+            Parts(
                 names=Names(
                     values.WORD,
                     "a case's name",
-                    Table(keys=(_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)),
+                    Parts(keys=(_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)),
                 )
             ),
             "Named inputs of all steps together, a reference, and the work of all steps.",

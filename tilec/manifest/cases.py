@@ -10,6 +10,7 @@ from typing import Any
 
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, Scope
+from tilec.manifest.tables import sound
 from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
 from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.expr import parse
@@ -25,8 +26,8 @@ def read_cases(tables: Row, scope: Scope) -> tuple[Case, ...]:
     """Return the cases of a kernel or chain, with the keys that its table shares among them."""
     shared = {key: tables[key] for key in _SHARED if key in tables}
     return tuple(
-        _case(name, {**shared, **table}, tables.get("inputs", {}), scope)
-        for name, table in tables.get("case", {}).items()
+        _case(name, {**shared, **sound(table)}, tables.get("inputs", {}), scope)
+        for name, table in sound(tables.get("case", {})).items()
     )
 
 
@@ -171,8 +172,9 @@ def read_chains(tables: Row, kernels: Collection[str], problems: Problems) -> tu
             problems.add(
                 path, f"{name!r} is a word of Python's: call the chain otherwise", at_key=True
             )
-        if table is None:
+        if table is None or table.get("steps") is None:
             continue
+        table = sound(table)
         steps = tuple(_steps(table["steps"], (*path, "steps"), kernels, problems))
         cases = read_cases(table, Scope(path, {}, problems))
         whole = len(steps) == len(table["steps"])  # the inputs of an unreadable step are unknown

@@ -15,7 +15,7 @@ from tilec.manifest.shapes import (
     Scalar,
     Text,
 )
-from tilec.manifest.tables import Key, Named, Names, Pairs, Table
+from tilec.manifest.tables import Key, Named, Names, Pairs, Parts, Table
 from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.operator import BackwardInfo
 from tilec_runtime.model.signature import ParamKind
@@ -384,7 +384,7 @@ _HINTS = Table(
         Either((Integer(), HINTS)),
     ),
 )
-KERNEL = Table(
+KERNEL = Parts(
     keys=(
         Key(
             "source",
@@ -443,7 +443,7 @@ KERNEL = Table(
         ),
         Key(
             "case",
-            Table(names=Names(values.WORD, "a case's name", CASE)),
+            Parts(names=Names(values.WORD, "a case's name", CASE)),
             "Named inputs and a reference.",
         ),
         *OF_ALL_CASES,

@@ -13,6 +13,7 @@ from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
 from tilec.manifest.matrix import check_derived, read_matrix
 from tilec.manifest.problems import Problems, Scope
+from tilec.manifest.tables import sound
 from tilec.manifest.types import (
     AssumeSet,
     Budget,
@@ -28,11 +29,17 @@ Languages = Mapping[str, tuple[str, ...]]
 
 def read_kernel(
     name: str, table: dict[str, Any], problems: Problems, languages: Languages
-) -> Kernel:
-    """Return one kernel, and report the problems of several keys."""
+) -> Kernel | None:
+    """Return one kernel, and report the problems of several keys.
+
+    Without its source or its axes, nothing else can be checked: return None.
+    """
     path: Path = ("kernel", name)
     if message := values.kernel_name_problem(name):
         problems.add(path, message, at_key=True)
+    if None in (table.get("source"), table.get("matrix", {}), table.get("let", ())):
+        return None
+    table = sound(table)
     file, function = table["source"]
     language = _language(table.get("language", ""), file, path, problems, languages)
     let = table.get("let", ())

@@ -14,6 +14,7 @@ from tilec.manifest.cases import read_chains
 from tilec.manifest.kernels import Languages, read_kernel
 from tilec.manifest.locate import Locator
 from tilec.manifest.problems import Problems, shown_int
+from tilec.manifest.tables import sound
 from tilec.manifest.types import (
     Manifest,
     Output,
@@ -174,13 +175,9 @@ def _read(
         problems.add(("edition",), message)
         return None
     tables = keys.MANIFEST.read(data, (), problems)
-    document = {key: table for key, table in tables.items() if table is not None}
+    document = sound(tables)
     kernels = document.get("kernel", {})
-    read = [
-        read_kernel(name, table, problems, languages)
-        for name, table in kernels.items()
-        if table is not None
-    ]
+    read = [read_kernel(name, table, problems, languages) for name, table in sound(kernels).items()]
     chains = read_chains(document.get("chain", {}), kernels, problems)
     package = _package(document["package"], problems) if "package" in document else None
     targets = document.get("targets", Targets())
@@ -200,7 +197,7 @@ def _read(
         profiles=profiles,
         toolchain=document.get("toolchain", Toolchain()),
         frontends=frontends,
-        kernels=tuple(read),
+        kernels=tuple(kernel for kernel in read if kernel is not None),
         chains=chains,
         overrides=overrides,
         output=document.get("output", Output()),

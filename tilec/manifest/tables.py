@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tilec.manifest.locate import Path
@@ -152,7 +153,10 @@ class Table(Shape):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Parts(Table):
-    """A table whose values are used even if others of them have a problem, and are None."""
+    """A table whose values are used even if others of them have a problem, and are None.
+
+    So all problems are found in one run.
+    """
 
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
         return (
@@ -160,6 +164,11 @@ class Parts(Table):
             if self.takes(value)
             else super().read(value, path, problems)
         )
+
+
+def sound(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a table of parts that have no problem."""
+    return {name: value for name, value in table.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
