@@ -156,7 +156,7 @@ class Run:
             ManifestError: it has problems.
         """
         self.path = manifest
-        self._app = App(settings=read_settings(), manifest=str(manifest), quiet=True)
+        self._app = App(settings=read_settings(), directory=str(manifest.parent), quiet=True)
         self._device = device
         self.project: Project = open_project(self._app)
         self._cases: tuple[BoundCase, ...] | None = None

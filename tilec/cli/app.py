@@ -48,7 +48,6 @@ class App:
 
     settings: Settings
     directory: str = ""
-    manifest: str = ""
     quiet: bool = False
     verbose: bool = False
     color: str = ""
@@ -84,7 +83,7 @@ class App:
         return Path(folders[0]) if folders else path
 
     def manifest_path(self) -> Path:
-        """Return the manifest: `--manifest`, or the first tilec.toml from `base` upwards.
+        """Return the first tilec.toml from `base` upwards.
 
         Raises:
             UsageError: there is no manifest.
@@ -93,21 +92,12 @@ class App:
             raise UsageError(
                 f"-C {self.directory}: not a directory", fix="name a directory that exists"
             )
-        if self.manifest:
-            path = self.path(self.manifest)
-            path = path / MANIFEST if path.is_dir() else path
-            if not path.is_file():
-                raise UsageError(
-                    f"{self.show(path)}: no such manifest",
-                    fix="give the path of a tilec.toml, or leave --manifest out",
-                )
-            return path
         for directory in (self.base, *self.base.parents):
             if (directory / MANIFEST).is_file():
                 return directory / MANIFEST
         raise UsageError(
             f"no {MANIFEST} in {self.base} or any directory above it",
-            fix="start a project with `tilec new NAME`, go to one with `tilec -C DIR`, or name a manifest with `tilec --manifest PATH`",
+            fix="start a project with `tilec new NAME`, or go to one with `tilec -C DIR`",
         )
 
     def show(self, path: Path | str) -> str:
@@ -300,13 +290,6 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
     return [
         option("-C", name="directory", metavar="DIR", type=paths, help="Run as if started in DIR."),
-        option(
-            "--manifest",
-            name="manifest",
-            metavar="PATH",
-            type=paths,
-            help="Manifest (default: tilec.toml in this or a parent directory).",
-        ),
         option("-q", "--quiet", name="quiet", is_flag=True, help="Print errors only."),
         option("-v", "--verbose", name="verbose", is_flag=True, help="Print more details."),
         option(

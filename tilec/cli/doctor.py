@@ -64,7 +64,7 @@ def _project(app: App) -> Project | None:
     try:
         return open_project(app.manifest_path(), app.settings.search)
     except UsageError:
-        if app.manifest or app.directory:
+        if app.directory:
             raise
         return None
 

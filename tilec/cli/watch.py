@@ -89,8 +89,7 @@ def command(app: App, words: tuple[str, ...]) -> None:
             f"watch: {words[0]!r} cannot be watched{did_you_mean(words[0], ABLE)}",
             fix=f"watch one of {', '.join(ABLE)}, with its options behind it",
         )
-    manifest = app.manifest_path()
-    root, arguments = manifest.parent, _arguments(app, manifest, words)
+    root, arguments = app.manifest_path().parent, _arguments(app, words)
 
     def look() -> Snapshot:
         return snapshot(root, app.settings.cache_dir)
@@ -181,9 +180,9 @@ def _is_ignored(root: Path, folder: Path) -> bool:
     return named or folder == root / "dist" or (folder / "pyvenv.cfg").exists()
 
 
-def _arguments(app: App, manifest: Path, words: tuple[str, ...]) -> list[str]:
+def _arguments(app: App, words: tuple[str, ...]) -> list[str]:
     """Return the command line of one round, with the global options of this run."""
     color = "always" if app.colored(sys.stdout) else app.color
-    options = ["--manifest", str(manifest), *(["--color", color] if color else [])]
+    options = ["--color", color] if color else []
     flags = (("-q", app.quiet), ("-v", app.verbose), ("--debug", app.debug))
     return [*options, *(flag for flag, given in flags if given), *words]

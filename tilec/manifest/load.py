@@ -155,7 +155,7 @@ def _unreadable(path: Path, shown: str, error: OSError) -> ManifestError:
         return _one(
             "there is no such manifest",
             Location(file=shown),
-            fix="run tilec new to start a project, or name the file with --manifest",
+            fix="start a project with `tilec new NAME`, or go to one with `tilec -C DIR`",
         )
     if isinstance(error, IsADirectoryError) or path.is_dir():
         return _one(

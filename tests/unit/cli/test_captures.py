@@ -153,7 +153,6 @@ def errors(scene: Scene) -> str:
         ("bench", "--fail-slower", "5%"),
         ("bench", "--sweep", "n=9..1"),
         ("build", "--targest", "sm_90"),
-        ("check", "--manifest", "gone.toml"),
     ]
     return "".join(
         f"$ tilec {' '.join(line)}\n{scene.ran('-C', 'acme', *line)}\n" for line in lines

@@ -168,20 +168,11 @@ def test_wrong_command_lines_with_json_are_answered_in_json(
     assert what in done.err
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("-C", "nowhere"), "error: -C nowhere: not a directory\n"),
-        (("--manifest", "other.toml"), "error: other.toml: no such manifest\n"),
-    ],
-)
-def test_global_options_that_lead_nowhere(
-    cli, project: Path, args: tuple[str, ...], message: str
-) -> None:
-    for line in ((*args, "check"), ("check", *args)):
+def test_a_directory_that_does_not_exist(cli, project: Path) -> None:
+    for line in (("-C", "nowhere", "check"), ("check", "-C", "nowhere")):
         done = cli(*line)
         assert done.code == 2
-        assert done.err.startswith(message)
+        assert done.err.startswith("error: -C nowhere: not a directory\n")
 
 
 def test_completion_scripts(cli) -> None:

@@ -193,7 +193,7 @@ def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         load(tmp_path / "tilec.toml", languages=LANGUAGES, shown="tilec.toml")
     assert str(caught.value) == (
-        "tilec.toml: error: there is no such manifest\n  fix: run tilec new to start a project, or name the file with --manifest"
+        "tilec.toml: error: there is no such manifest\n  fix: start a project with `tilec new NAME`, or go to one with `tilec -C DIR`"
     )
     assert caught.value.exit_code == 2
 
