@@ -26,7 +26,7 @@ from tilec.case.functions import Functions
 from tilec.case.inputs import environment, make_inputs, numpy_dtype
 from tilec.case.report import case_json
 from tilec.case.run import CaseResult, run_case
-from tilec.case.selection import select_cases
+from tilec.case.selection import parse_expression, select_cases
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.container import open_container
@@ -128,7 +128,7 @@ def main() -> int:
         return 3
     device = TorchDevice(module, info, options.device)
     results = []
-    for case in select_cases(cases(manifest, info), options.select):
+    for case in select_cases(cases(manifest, info), parse_expression(options.expression)):
         result = run_case(case, device, Functions(manifest.root), clock=time.perf_counter)
         row = case_json(result)
         if result.status == "passed" and case.bench is not None and not options.no_time:
@@ -165,11 +165,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda:0", help="torch's name of the GPU")
     parser.add_argument(
         "-k",
-        "--select",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="cases to run, such as 'gemm/*'",
+        dest="expression",
+        default="",
+        metavar="EXPR",
+        help="cases to run, such as 'gemm and not f16'",
     )
     parser.add_argument("--out", type=Path, help="where to write the results")
     parser.add_argument(

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: scripts/gpu_tests.sh [--dist DIR] [--wheels DIR] [--out DIR] [--device cuda:0] [-k GLOB]
+usage: scripts/gpu_tests.sh [--dist DIR] [--wheels DIR] [--out DIR] [--device cuda:0] [-k EXPR]
                             [--sanitize memcheck|racecheck|initcheck|synccheck|all] [--sanitize-limit SECONDS]
 
 Runs on any machine with an NVIDIA GPU and its driver; no CUDA toolkit is needed. There:
@@ -21,7 +21,7 @@ Tests whose bundle is not there are skipped: pytest -rs tells which.
   --wheels DIR   wheels to install for this run only, into a temporary directory, without a package index
   --out DIR      where results go (default: benchmarks/results/gpu)
   --device NAME  torch's name of the GPU (default: cuda:0)
-  -k GLOB        only these cases, such as 'gemm/*' (the tests run all the same)
+  -k EXPR        only these cases, such as 'gemm and not f16' (the tests run all the same)
   --sanitize T   run the tests that compute-sanitizer can follow under its tool T (all: its four, one after the other), and
                  nothing else, each file of tests in processes of its own, several at once: findings are in sanitizer-T-FILE.txt, the tests'
                  output in sanitizer-T-FILE-tests.txt, the numbers in sanitizer.json.

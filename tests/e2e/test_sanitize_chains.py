@@ -123,5 +123,5 @@ def test_names_kernels_that_no_case_checks(cli: Cli, chains: Path) -> None:
     named = cli(chains, "sanitize", "whole", "alone", NO_COLOR="1")
     assert named.code == 0
     assert "\nnot checked: alone: no case\n" in named.out
-    some = cli(chains, "sanitize", "--select", "whole/*", "--json")
+    some = cli(chains, "sanitize", "-k", "whole/*", "--json")
     assert (some.code, some.json()["unchecked"]) == (0, [])

@@ -1,4 +1,4 @@
-"""Selects cases by globs over names and by expressions as pytest's `-k`: `gemm and not f16`."""
+"""Selects cases by expressions as pytest's `-k`: `gemm and not f16`."""
 
 from __future__ import annotations
 
@@ -100,17 +100,14 @@ def _refused(text: str, why: str, at: int) -> UsageError:
 
 
 def select_cases(
-    cases: Iterable[BoundCase], globs: Sequence[str], expression: Expression | None = None
+    cases: Iterable[BoundCase], expression: Expression | None
 ) -> tuple[BoundCase, ...]:
-    """Return the cases that match one of the globs, if any, and the expression, if any.
+    """Return the cases that match the expression, if any.
 
-    Args:
-        cases: to choose from.
-        globs: over the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`) and the kernel.
-        expression: over these names and the ids of the variants that the case may launch.
+    It is over the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`), the kernel, and the
+    ids of the variants that the case may launch.
     """
-    taken = (case for case in cases if not globs or any(_matches(case, glob) for glob in globs))
-    return tuple(case for case in taken if expression is None or expression.matches(_names(case)))
+    return tuple(case for case in cases if expression is None or expression.matches(_names(case)))
 
 
 def unknown_words(expression: Expression, cases: Sequence[BoundCase]) -> list[str]:
@@ -123,12 +120,6 @@ def unknown_words(expression: Expression, cases: Sequence[BoundCase]) -> list[st
         if not any(_fits(word, name) for name in names)
     ]
     return [f"{word}{did_you_mean(word, known)}" for word in missing]
-
-
-def _matches(case: BoundCase, glob: str) -> bool:
-    # An exact name always matches, although its brackets are glob syntax.
-    names = (case.name, f"{case.kernel}/{case.case}", case.kernel)
-    return glob in names or any(fnmatch.fnmatchcase(name, glob) for name in names)
 
 
 def _names(case: BoundCase) -> list[str]:

@@ -41,7 +41,6 @@ class Wish:
 
     Attributes:
         kernels: names of kernels (and chains); empty for all.
-        select: globs for names of cases.
         cases: names of cases.
         expression: expression of `-k`.
         overrides: changes to the cases.
@@ -51,7 +50,6 @@ class Wish:
     """
 
     kernels: tuple[str, ...] = ()
-    select: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     expression: Expression | None = None
     overrides: tuple[Override, ...] = ()
@@ -76,13 +74,7 @@ def case_options(default: str) -> Callable[[Callable[..., int]], Callable[..., i
             default="",
             metavar="EXPR",
             shell_complete=completes(kernels_of),
-            help="Only cases whose names match an expression, such as 'gemm and not (f16 or BM256)'.",
-        ),
-        click.option(
-            "--select",
-            multiple=True,
-            metavar="GLOB",
-            help="Only cases whose full name, such as gemm/4k[f16], matches.",
+            help="Only cases whose full names, such as gemm/4k[f16], match an expression, such as 'gemm and not (f16 or BM256)'.",
         ),
         click.option(
             "--case",
@@ -100,7 +92,7 @@ def case_options(default: str) -> Callable[[Callable[..., int]], Callable[..., i
         def command(*args: Any, expression: str, **options: Any) -> int:
             from tilec.case.selection import parse_expression
 
-            names = ("kernels", "select", "cases", "bundle", "targets")
+            names = ("kernels", "cases", "bundle", "targets")
             chosen = {name: options.pop(name) for name in names}
             wish = Wish(expression=parse_expression(expression), **chosen)
             return function(*args, wish=wish, **options)
@@ -201,10 +193,11 @@ def require_kernel(manifest: Manifest, name: str, *, chains: bool = False) -> No
             f"{name!r} is a chain; this command takes single kernels",
             fix=f"name its kernels: {', '.join(steps)}",
         )
-    if name.partition("/")[0] in known:
+    kernel, _, case = name.partition("/")
+    if kernel in known:
         raise UsageError(
             f"{name!r} is the name of a case; name a kernel here",
-            fix=f"select the case with --select '{name}'",
+            fix=f"select the case with {kernel} --case {case.partition('[')[0]}",
         )
     hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
     raise UsageError(f"no kernel {name!r}{hint}")
@@ -401,7 +394,7 @@ def chosen_cases(opened: Opened, manifest: Manifest, wish: Wish) -> tuple[BoundC
             )
     if wish.chains:
         bound += _chain_cases(opened, manifest, wish, refused)
-    chosen = select_cases(bound, wish.select, wish.expression)
+    chosen = select_cases(bound, wish.expression)
     taken = tuple(case for case in chosen if not wish.cases or case.case in wish.cases)
     if not taken:
         raise _no_match(bound, wish)
@@ -474,8 +467,6 @@ def _no_match(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
         return UsageError(NO_CASES, fix=ADD_CASE)
     names = list(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
     unknown = unknown_words(wish.expression, bound) if wish.expression else []
-    every = [*names, *(case.name for case in bound)]
-    unknown += [f"{glob}{did_you_mean(glob, every)}" for glob in wish.select]
     message = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
     return UsageError(message, fix=f"cases are {listed(names, SHOWN)}")
 

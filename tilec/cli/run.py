@@ -174,8 +174,8 @@ def _conflict(given: _Given) -> str:
     """Return the message about options that conflict, or an empty string."""
     changed, wish = given.settings or given.inputs, given.wish
     if given.args:
-        if len(wish.kernels) != 1 or wish.expression or wish.select or wish.cases:
-            return "--arg runs one kernel: name it, and leave -k, --select and --case out"
+        if len(wish.kernels) != 1 or wish.expression or wish.cases:
+            return "--arg runs one kernel: name it, and leave -k and --case out"
         if changed:
             return "--set and --input change cases, but --arg runs without a case"
     if given.trace and given.repeat is not None:

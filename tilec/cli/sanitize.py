@@ -312,7 +312,7 @@ def unchecked(
 ) -> dict[str, str]:
     """Return the kernels and chains that no chosen case launches, with the reasons.
 
-    If the command line selects cases (`-k`, `--select`, `--case`), only kernels and chains that it
+    If the command line selects cases (`-k`, `--case`), only kernels and chains that it
     names are returned.
     """
     from tilec.manifest.types import Chain
@@ -320,7 +320,7 @@ def unchecked(
     launched = {case.kernel for case in cases}
     launched.update(step.kernel for case in cases for step in case.steps)
     built = {*opened.kernels, *opened.absent}
-    some = bool(wish.select or wish.cases or wish.expression)
+    some = bool(wish.cases or wish.expression)
     holders: list[Kernel | Chain] = [*manifest.kernels, *manifest.chains]
     reasons = {}
     for holder in holders:

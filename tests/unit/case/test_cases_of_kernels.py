@@ -135,15 +135,7 @@ CASES = (
     ],
 )
 def test_expressions(text: str, taken: str) -> None:
-    assert select_cases(CASES, (), parse_expression(text)) == tuple(CASES[int(i)] for i in taken)
-
-
-def test_globs_and_an_expression_both_hold() -> None:
-    assert select_cases(CASES, ("gemm/4k*", "softmax")) == (CASES[0], CASES[1], CASES[3])
-    assert select_cases(CASES, ("gemm/4k*", "softmax"), parse_expression("f32")) == (
-        CASES[1],
-        CASES[3],
-    )
+    assert select_cases(CASES, parse_expression(text)) == tuple(CASES[int(i)] for i in taken)
 
 
 @pytest.mark.parametrize(

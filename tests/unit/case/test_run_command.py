@@ -243,7 +243,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
         (
             ["scale/small"],
-            "'scale/small' is the name of a case; name a kernel here\n  fix: select the case with --select 'scale/small'",
+            "'scale/small' is the name of a case; name a kernel here\n  fix: select the case with scale --case small",
         ),
         (
             ["--case", "none", "--case", "god"],
@@ -283,7 +283,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         ),
         (["scale", "--case", "good", "--case", "bda"], "no case 'bda'; did you mean 'bad'"),
         (
-            ["--select", "scale/godo"],
+            ["-k", "scale/godo"],
             "no case matches: there is no scale/godo; did you mean 'scale/good'",
         ),
         (
