@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -287,32 +286,24 @@ def tuning_files(
     for kernel in manifest.kernels:
         if not kernel.table or kernel.name not in declared.kernels:
             continue
-        path, where = (
-            Path(manifest.root, kernel.table),
-            ("kernel", kernel.name, "dispatch", "table"),
-        )
         try:
-            record = read_record(_bytes_of(path), kernel.table)
+            record = read_record(Path(manifest.root, kernel.table).read_bytes(), kernel.table)
         except OSError as error:
-            lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
-            message = (
-                lacks
-                if isinstance(error, FileNotFoundError)
-                else f"{kernel.table!r} cannot be read: {error.strerror}"
-            )
+            message = f"{kernel.table!r} cannot be read: {error.strerror}"
+            if isinstance(error, FileNotFoundError):
+                message = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
+            where = ("kernel", kernel.name, "dispatch", "table")
             problems.append(manifest.locate.problem(where, message))
         except ManifestError as error:
             problems.extend(
                 dataclasses.replace(problem, hint=error.fix) for problem in error.problems
             )
         else:
-            digest = digest_of(project, declared, kernel)
-            tools = declared.tools[kernel.language]
             tuned[kernel.name] = Tuned(
                 path=kernel.table,
                 record=record,
-                kernel_digest=digest,
-                tools=tools,
+                kernel_digest=digest_of(project, declared, kernel),
+                tools=declared.tools[kernel.language],
             )
     return tuned, tuple(problems)
 
@@ -320,10 +311,3 @@ def tuning_files(
 def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
     """Return the digest that identifies a kernel of the manifest in a tuning record."""
     return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
-
-
-def _bytes_of(path: Path) -> bytes:
-    """Return the contents of a regular file; reading a pipe could block."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a file")
-    return path.read_bytes()

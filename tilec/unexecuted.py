@@ -23,19 +23,6 @@ _PYTHON = "what the module does when it is imported, parameters, and the plan"
 _REST = "compilers and the toolkit's headers, tuning files, steps of chains, sizes of cases"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Unexecuted:
-    """The result of a check without executing code.
-
-    Attributes:
-        kernels: number of kernels.
-        not_checked: a line for each thing that it could not check.
-    """
-
-    kernels: int
-    not_checked: tuple[str, ...]
-
-
 def _python_fault(kernel: Kernel, root: str) -> str:
     """Return why a Python module binds no function of the kernel's name, or an empty string."""
     message, names = bound_names(Path(root, kernel.source), kernel.source)
@@ -45,8 +32,11 @@ def _python_fault(kernel: Kernel, root: str) -> str:
     return message
 
 
-def check_without_executing(request: BuildRequest) -> Unexecuted:
+def check_without_executing(request: BuildRequest) -> tuple[int, tuple[str, ...]]:
     """Check the manifest, C++ kernels by parsing, and the names of Python kernels.
+
+    Returns:
+        The number of kernels, and a line for each thing that was not checked.
 
     Raises:
         ManifestError: with all problems.
@@ -95,7 +85,5 @@ def check_without_executing(request: BuildRequest) -> Unexecuted:
         file = manifest.locate.file
         ordered = sorted(dict.fromkeys(problems), key=lambda problem: order_of(problem, file))
         raise ManifestError(tuple(ordered))
-    return Unexecuted(
-        kernels=len(manifest.kernels),
-        not_checked=(*(f"{', '.join(names)}: {why}" for why, names in unread.items()), _REST),
-    )
+    left = (f"{', '.join(names)}: {why}" for why, names in unread.items())
+    return len(manifest.kernels), (*left, _REST)

@@ -66,9 +66,8 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     }
     try:
         if no_exec:
-            unexecuted = check_without_executing(request)
-            kernels, verdict = unexecuted.kernels, "no problems found without execution"
-            body["not_checked"] = list(unexecuted.not_checked)
+            kernels, body["not_checked"] = check_without_executing(request)
+            verdict = "no problems found without execution"
         else:
             plan = planning.check(request, Observer())
             _require_fitting(plan)

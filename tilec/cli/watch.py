@@ -6,9 +6,9 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import monotonic, sleep
 
 import click
 
@@ -123,14 +123,14 @@ def run_once(arguments: list[str], folder: Path) -> None:
 def next_snapshot(before: Snapshot, look: Callable[[], Snapshot]) -> Snapshot:
     """Wait until files have changed and stay unchanged, and return the new snapshot."""
     while True:
-        start = time.monotonic()
+        start = monotonic()
         now = look()
         if changed(before, now):
             break
         before = now  # a build may have read additional files, which count from now on
-        pause(max(POLL, SHARE * (time.monotonic() - start)))
+        sleep(max(POLL, SHARE * (monotonic() - start)))
     for _ in range(SETTLE):
-        pause(POLL / 4)  # an editor writes a file in several steps
+        sleep(POLL / 4)  # an editor writes a file in several steps
         last, now = now, look()
         if last == now:
             break
@@ -168,11 +168,6 @@ def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
             name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
             states[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
     return states
-
-
-def pause(seconds: float) -> None:
-    """Wait."""
-    time.sleep(seconds)
 
 
 def _is_ignored(root: Path, folder: Path) -> bool:

@@ -61,7 +61,7 @@ def waits(monkeypatch, *acts: Callable[[], object]) -> None:
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr(module, "pause", wait)
+    monkeypatch.setattr(module, "sleep", wait)
 
 
 def test_a_save_does_it_again(cli, project: Path, rounds: list[list[str]], monkeypatch) -> None:
