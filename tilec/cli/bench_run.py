@@ -30,7 +30,7 @@ from tilec.cli.cases import (
     package_json,
 )
 from tilec.cli.devices import AUTO, CPU, NEEDS_GPU, find_device, find_gpu
-from tilec.cli.files import require_html, require_writable
+from tilec.cli.files import HTML, require_suffix, require_writable
 from tilec.cli.tables import plural
 from tilec.compile.project import Project
 from tilec.compile.state import WorkDir
@@ -161,7 +161,7 @@ class Files:
         if given.markdown:
             self.markdown = require_writable(app.path(given.markdown))
         if given.html:
-            self.html = require_html(app.path(given.html), "--html")
+            self.html = require_suffix(app.path(given.html), "--html", *HTML)
         if given.save:
             self.save = saved_files.path_of(given.save, folder, app.base)
             self._shown_save = app.show(self.save)

@@ -34,15 +34,16 @@ def require_writable(path: Path) -> Path:
     return path
 
 
-def require_html(path: Path, option: str) -> Path:
-    """Return the path of an HTML file that can be written.
+def require_suffix(path: Path, option: str, *suffixes: str) -> Path:
+    """Return the path of a file of a kind that can be written.
 
     The suffix is required so that a forgotten word on the command line does not replace a bundle.
 
     Raises:
-        UsageError: the suffix is not that of HTML, or the path is not a regular file.
+        UsageError: the suffix is another one, or the path is not a regular file.
         OutputError: its directory cannot be written.
     """
-    if path.suffix.lower() not in HTML and not path.is_dir():
-        raise UsageError(f"{option} {path}: not the name of an HTML file", fix="end it in .html")
+    if path.suffix.lower() not in suffixes and not path.is_dir():
+        fix = f"end it in {suffixes[0]}"
+        raise UsageError(f"{option} {path}: not the name of a {suffixes[0]} file", fix=fix)
     return require_writable(path)

@@ -12,7 +12,7 @@ import click
 from tilec.cli.app import App, examples, json_option, named, split_words
 from tilec.cli.build import print_kernels
 from tilec.cli.complete import completes, kernels_of
-from tilec.cli.files import require_html
+from tilec.cli.files import HTML, require_suffix
 from tilec.cli.style import echo, style
 from tilec.cli.tables import (
     Cell,
@@ -174,7 +174,7 @@ def command(
     questions = (("--why", why), ("--sizes", sizes), ("--coverage", coverage))
     given = [name for name, value in (*views, *questions) if value]
     _refuse(app, given, arguments, device, deny=bool(deny), deny_breaking=deny_breaking)
-    page = require_html(app.path(html), "--html") if html else None
+    page = require_suffix(app.path(html), "--html", *HTML) if html else None
     opened = container.open_container(app.built_path(file))
     if verify:
         opened.bundle.verify()

@@ -158,10 +158,9 @@ def run_tool(app: App, command: Sequence[str]) -> int:
 
 
 def report_path(app: App, kind: str, case: str, suffix: str) -> Path:
-    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`; the folder is created."""
+    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`."""
     from tilec.compile.state import WorkDir
 
     folder = WorkDir(app.manifest_path().parent).file(kind)
-    folder.mkdir(parents=True, exist_ok=True)
     letters = (letter if letter.isalnum() or letter in "-_" else "." for letter in case)
     return folder / f"{''.join(letters).strip('.')}{suffix}"

@@ -8,8 +8,9 @@ import click
 
 from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.devices import device_json
+from tilec.cli.files import require_suffix
 from tilec.cli.outside_tool import case_option, report_path, run_tool, watched_case
-from tilec_runtime.errors import TilecError, UsageError
+from tilec_runtime.errors import TilecError
 
 SUFFIX = ".ncu-rep"
 
@@ -55,10 +56,10 @@ def command(
     ncu does not control the clocks (--clock-control none). Without --bundle the kernel is built
     for this GPU into .tilec/run/, with source lines.
     """
-    if out:
-        _check_out(app, out)
+    path = require_suffix(app.path(out), "--out", SUFFIX) if out else None
     watched, program = watched_case(app, "ncu", case, device, bundle, targets)
-    report = app.path(out) if out else report_path(app, "profile", watched.case.name, SUFFIX)
+    report = path or report_path(app, "profile", watched.case.name, SUFFIX)
+    report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     # Do not profile tilec's own kernels, which fill the inputs.
     names = "|".join(re.escape(symbol) for symbol in watched.symbols())
@@ -98,14 +99,3 @@ def command(
         return
     run_tool(app, [program, "--import", str(report), "--page", "details"])
     app.say(f"report: {app.show(report)} (open it with `ncu-ui`)")
-
-
-def _check_out(app: App, out: str) -> None:
-    path = app.path(out)
-    if path.suffix != SUFFIX:
-        raise UsageError(f"--out {out}: not the name of an ncu report", fix=f"end it in {SUFFIX}")
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"--out {out}: there is no directory {app.show(path.parent)}",
-            fix="create it, or choose another path",
-        )

@@ -295,6 +295,7 @@ def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, 
     # For initcheck, tilec must not write inputs that the case leaves unwritten.
     launch = watched.command(app, SMALL, *([UNSET] if tool == "initcheck" else []))
     app.say(f"{style(watched.case.name, bold=True)}  {tool}")
+    report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     code = run_tool(app, [program, "--tool", tool, *options, "--save", str(report), *launch])
     app.say(f"report: {app.show(report)}\n")

@@ -228,7 +228,7 @@ def test_points_that_the_kernel_refuses_are_left_out_as_long_as_some_are_not(
         (("--sweep", ""), "'--sweep': the value is empty"),
         (("--sweep", "n=1,2", "--sweep", "m=1,2"), "'--sweep': give one sweep"),
         (("--set", "q=1"), "--set q=1: kernel add has no parameter or axis 'q'"),
-        (("--html", "bench.txt"), "bench.txt: not the name of an HTML file"),
+        (("--html", "bench.txt"), "bench.txt: not the name of a .html file"),
     ],
 )
 def test_sweeps_that_are_none_measure_nothing(

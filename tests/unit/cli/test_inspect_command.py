@@ -66,7 +66,7 @@ def test_verify_reads_every_image(cli, sample: Path) -> None:
         (("--html", "."), " is a directory\n  fix: name a file"),
         (
             ("--html", "acme.tilec"),
-            "acme.tilec: not the name of an HTML file\n  fix: end it in .html",
+            "acme.tilec: not the name of a .html file\n  fix: end it in .html",
         ),
         (("--html", "out.html", "--json"), "--json and --html cannot be combined"),
         (("--html", "out.html", "--sass"), "--html and --sass cannot be combined"),
