@@ -5,7 +5,6 @@ No fault of the remote fails a build. The first fault that a retry does not fix 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import queue
 import threading
@@ -19,12 +18,15 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import Done
 from tilec.compile.remote.access import CONNECTIONS, SECONDS, Access, open_store
 from tilec.compile.remote.images import Entry, WrongEntryError, get_image, has_image, put_image
-from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, RemoteStore, slow
+from tilec.compile.remote.store import SLOWEST, RemoteError, RemoteStore
 from tilec.compile.remote.usage import Usage, record
 from tilec_runtime.errors import TilecError
 
-_FREE = 30.0  # seconds of look-ups without a required speed
-_FEWEST = 10  # required answers per second after that
+# Look-ups may take this many seconds, and more by the answers and bytes that have come: a store is
+# left alone that would take longer than to compile, or that hangs beyond the time limits of its
+# library, which cover neither name resolution nor headers that arrive byte by byte.
+_FREE = 30.0
+_FEWEST = 10  # answers per second
 
 Answer = tuple[Entry, bytes] | Exception | None
 """An image with its entry, an error, or None for a miss."""
@@ -43,7 +45,6 @@ class RemoteCache:
         access: permissions and trust of the store.
         note: gets a text for the first wrong entry, the first fault and missing uploads.
         wait: time limit for uploads at the end, in seconds.
-        seconds: time limit of a response; bodies get more time by their size.
 
     Attributes:
         pins: by key, SHA-256 of the index row of the only image to accept from a remote cache that
@@ -60,18 +61,16 @@ class RemoteCache:
         access: Access,
         note: Callable[[str], None],
         wait: float = 60.0,
-        seconds: float = SECONDS,
     ) -> None:
         self.pins: Mapping[str, str] = {}
         self.fetched: set[str] = set()
         self.usage = Usage()
-        self._store = _Watched(store, seconds)
+        self._store = store
         self._cache = cache
         self._access = access
         self._name = f"the remote cache {access.url.shown}"
         self._note = note
         self._wait = wait
-        self._seconds = seconds
         self._crew = _Crew(CONNECTIONS)
         self._left = False
         # Keys with an entry in the store. If such a job is compiled, its image replaces the entry.
@@ -105,13 +104,16 @@ class RemoteCache:
             for key in trusted:
                 self._crew.submit(functools.partial(look, key))
             for number in range(len(trusted)):
-                key, answer = self._next(answers)
+                limit = _FREE + number / _FEWEST + (self.usage.down - size) / SLOWEST
+                rest = max(0.0, began + limit - time.monotonic())
+                try:
+                    key, answer = answers.get(timeout=rest)
+                except queue.Empty:
+                    raise RemoteError(f"it gave {number} answers in {limit:.0f} s") from None
                 if self._count(key, answer) and (done := self._cache.get(key)):
                     self._cache.wrote(done.blob.size)
                     self.fetched.add(key)
                     yield key, done
-                worth = number / _FEWEST + (self.usage.down - size) / SLOWEST
-                _require_speed(number + 1, time.monotonic() - began, worth)
             whole = True
         except RemoteError as exc:
             self._note(f"{self._name} is left alone for the rest of this build: {exc}")
@@ -206,19 +208,6 @@ class RemoteCache:
         except Exception as exc:  # noqa: BLE001 - the build's thread waits for an answer
             return RemoteError(f"the request failed ({type(exc).__name__})")
 
-    def _next(self, answers: queue.SimpleQueue[tuple[str, Answer]]) -> tuple[str, Answer]:
-        """Wait for an answer.
-
-        Raises:
-            RemoteError: a request is overdue; its thread is abandoned.
-        """
-        while True:
-            try:
-                return answers.get(timeout=self._store.patience)
-            except queue.Empty:
-                if self._store.overdue:
-                    raise slow(self._seconds) from None
-
     def _count(self, key: str, answer: Answer) -> bool:
         """Count an answer; return whether it is an image.
 
@@ -305,59 +294,7 @@ def open_remote(
     except RemoteError as exc:
         note(f"the remote cache {access.url.shown} is not used: {exc}")
         return None
-    return RemoteCache(store, cache, access=access, note=note, wait=wait, seconds=seconds)
-
-
-class _Watched:
-    """A store whose requests have deadlines that another thread can check.
-
-    The time limits of libraries do not cover name resolution, nor headers that arrive byte by byte.
-    """
-
-    def __init__(self, store: RemoteStore, seconds: float) -> None:
-        self._store = store
-        self._seconds = seconds
-        self._deadlines: dict[int, float] = {}
-
-    @property
-    def patience(self) -> float:
-        """Seconds until the first deadline, or the limit of a response without a request."""
-        first = min(tuple(self._deadlines.values()), default=None)
-        return self._seconds if first is None else max(0.0, first - time.monotonic()) + 0.01
-
-    @property
-    def overdue(self) -> bool:
-        """Whether a deadline has passed."""
-        return min(tuple(self._deadlines.values()), default=float("inf")) < time.monotonic()
-
-    def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
-        """Return an object; see `RemoteStore`."""
-        with self._limited(limit):
-            return self._store.get(kind, name, limit)
-
-    def has(self, kind: Kind, name: str) -> bool:
-        """Return whether there is an object; see `RemoteStore`."""
-        with self._limited(0):
-            return self._store.has(kind, name)
-
-    def put(self, kind: Kind, name: str, data: bytes) -> None:
-        """Write an object; see `RemoteStore`."""
-        with self._limited(len(data)):
-            self._store.put(kind, name, data)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._store.close()
-
-    @contextlib.contextmanager
-    def _limited(self, size: int) -> Iterator[None]:
-        me = threading.get_ident()
-        # Twice the limit, since a request is retried once.
-        self._deadlines[me] = time.monotonic() + 2 * (self._seconds + size / SLOWEST)
-        try:
-            yield
-        finally:
-            del self._deadlines[me]
+    return RemoteCache(store, cache, access=access, note=note, wait=wait)
 
 
 class _Crew:
@@ -395,23 +332,6 @@ class _Crew:
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-
-
-def _require_speed(answers: int, seconds: float, worth: float) -> None:
-    """Refuse a remote cache that is too slow in total.
-
-    Each response alone may be in time.
-
-    Args:
-        answers: number of answers so far.
-        seconds: seconds since the first request.
-        worth: acceptable seconds for these answers.
-
-    Raises:
-        RemoteError: the remote cache is too slow.
-    """
-    if seconds > _FREE + worth:
-        raise RemoteError(f"it gave {answers} answers in {seconds:.0f} s")
 
 
 def _size(image: tuple[Entry, bytes]) -> int:
