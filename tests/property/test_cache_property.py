@@ -78,7 +78,7 @@ def walks(draw: st.DrawFn) -> tuple[KeyMaker, Job, str]:
         hints=hints,
     )
     tools, inputs = draw(TOOLS), draw(INPUTS)
-    maker = KeyMaker(tools={"l": tools}, inputs={"k": inputs}, recipe=1)
+    maker = KeyMaker(tools={"l": tools}, inputs={"k": inputs})
     told = repr(
         (
             source.path,
@@ -106,7 +106,7 @@ def test_keys_are_equal_only_when_everything_is(one, two) -> None:
 @examples(50)
 def test_keys_and_explanations_are_reproducible(walk) -> None:
     maker, job, _ = walk
-    again = KeyMaker(tools=maker._tools, inputs=maker._inputs, recipe=1)
+    again = KeyMaker(tools=maker._tools, inputs=maker._inputs)
     assert again.key(job) == maker.key(job)
     assert explain_change(maker.explain(job), again.explain(job)) == ()
 

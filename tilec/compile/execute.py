@@ -92,11 +92,6 @@ class JobRunner:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._on_start: Callable[[Request], None] = lambda _: None
 
-    @property
-    def started(self) -> int:
-        """Number of worker processes started so far."""
-        return self._started_pool.started if self._started_pool else 0
-
     def __enter__(self) -> JobRunner:
         """Return the runner itself."""
         return self

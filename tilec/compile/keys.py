@@ -102,7 +102,6 @@ class KeyMaker:
     Args:
         tools: tools by language.
         inputs: input files by kernel.
-        recipe: version of tilec's own compilation.
     """
 
     def __init__(
@@ -110,11 +109,9 @@ class KeyMaker:
         *,
         tools: Mapping[str, Sequence[ToolInfo]],
         inputs: Mapping[str, Sequence[InputFile]],
-        recipe: int = RECIPE,
     ) -> None:
         self._tools = tools
         self._inputs = inputs
-        self._recipe = recipe
         # By identity, since jobs share these objects. An entry keeps its objects alive, so that no
         # identity is reused.
         self._memo: dict[tuple[object, ...], tuple[object, object]] = {}
@@ -199,7 +196,7 @@ class KeyMaker:
         )
 
     def _kernel_rows(self, spec: KernelSpec) -> Iterator[Row]:
-        yield "recipe", self._recipe
+        yield "recipe", RECIPE
         for tool in self._tools[spec.language]:
             yield f"tool {tool.name}", [tool.version, tool.digest]
         for name, value in _fields(spec):
@@ -236,11 +233,10 @@ def declaration_key(
     *,
     inputs: Sequence[InputFile],
     tools: Sequence[ToolInfo],
-    recipe: int = RECIPE,
 ) -> str:
     """Return the key of a source's declarations."""
     rows: list[Row] = [
-        ("declare", [recipe, READING]),
+        ("declare", [RECIPE, READING]),
         ("language", language),
         ("source", source.path),
     ]

@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile.assemble import bundle_info
-from tilec.compile.cache import Cache
 from tilec.compile.declare import declare
 from tilec.compile.events import Done, Failed, Observer
-from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyMaker
 from tilec.compile.project import Project, open_project
 from tilec.compile.state import WorkDir
@@ -19,7 +17,7 @@ from tilec.model.job import Job
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
-from tilec.planning import BuildRequest, digest_of
+from tilec.planning import BuildRequest, digest_of, runner_of
 from tilec.tune.space import Point
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
@@ -96,20 +94,8 @@ class Foundry:
             project or open_project(request.manifest_path, request.search), kernel
         )
         work = WorkDir(Path(self._project.manifest.root))
-        self._runner = JobRunner(
-            frontends=self._project.classes,
-            search=self._project.search,
-            cache=(
-                cache := Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
-            ),
-            workers=request.workers,
-            scheduler=request.scheduler,
-            fallback=request.fallback,
-            observer=observer,
-            spool=work.spool,
-            kept=work.kept,
-            timeout=self._project.manifest.toolchain.timeout,
-        )
+        cache = request.open_cache(observer.note)
+        self._runner = runner_of(self._project, request, cache, observer, work.spool, work.kept)
         try:
             self._declared = declare(self._project, self._runner, cache, select=(kernel,))
             self._plan = self._planned(kernel, target)

@@ -96,7 +96,7 @@ def test_images_are_those_of_this_machine(project, cluster, tmp_path: Path) -> N
         jobs = there.keyed(*(there.job(bm, target=t) for bm in (1, 2) for t in targets))
         with there.pool(**settings) as pool:
             made.append(images(pool.compile(jobs)))
-            assert pool.started == (0 if settings else 1)
+            assert pool._pool.started == (0 if settings else 1)
         assert there.observer.notes == []
         with there.pool() as pool:
             assert all(outcome.cached for outcome in pool.compile(jobs))
@@ -120,7 +120,7 @@ def test_files_outside_of_the_project_and_unchecked_flags_stay_here(project, rem
     free = project.keyed(project.job(2, **{"unchecked-flags": True}))
     with remote() as pool:
         images(pool.compile([dataclasses.replace(job, files=(outside, *job.files)), *free]))
-        assert pool.started == 1
+        assert pool._pool.started == 1
     assert project.observer.notes == [
         "some jobs are compiled on this machine: ../lib.py lies outside of the project",
         "some jobs are compiled on this machine: k.fake has flags that are not checked",

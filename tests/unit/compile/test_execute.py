@@ -56,12 +56,12 @@ def test_nothing_to_do_starts_no_process(project) -> None:
     jobs = project.keyed(project.job())
     with project.pool() as pool:
         pool.compile(jobs)
-        assert pool.started == 1
+        assert pool._pool.started == 1
     with project.pool() as pool:
         assert done_of(pool.compile(jobs)[0]).cached
         assert pool.compile([]) == ()
         assert pool.declare([]) == ()
-        assert pool.started == 0
+        assert pool._pool.started == 0
         assert not (project.root / "spool").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_job_that_hangs_is_killed_with_its_children(project, hanging) -> None:
     jobs = project.keyed(*(project.job(bm, only="BM2-", hang=str(hanging)) for bm in (1, 2, 3)))
     with project.pool() as pool:
         outcomes = pool.compile(jobs)
-        assert pool.started == 2
+        assert pool._pool.started == 2
     assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done"]
     error = error_of(outcomes[1])
     assert error.what == "add-BM2-sm_90: compiling it did not end within 20 s"
@@ -177,7 +177,7 @@ def test_an_idle_worker_that_dies_fails_no_job(project) -> None:
         os.kill(seat.worker.pid, signal.SIGKILL)
         assert becomes(lambda: not seat.worker.running)
         assert isinstance(pool.compile(project.keyed(project.job(2)))[0], Done)
-        assert pool.started == 2
+        assert pool._pool.started == 2
 
 
 def test_the_current_directory_shadows_no_module(project, monkeypatch) -> None:

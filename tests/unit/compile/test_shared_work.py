@@ -37,7 +37,7 @@ def test_groups_of_several_targets_go_to_several_workers(project) -> None:
     )
     with project.pool(workers=3) as pool:
         assert all(isinstance(outcome, Done) for outcome in pool.compile(jobs))
-        assert pool.started == 2
+        assert pool._pool.started == 2
 
 
 def test_the_group_that_takes_longest_in_all_starts_first(project, monkeypatch) -> None:
