@@ -69,7 +69,15 @@ def test_types(declaration: str, kind: str, dtype: str, out: bool | None) -> Non
 
 @pytest.mark.parametrize(
     ("declaration", "size"),
-    [("float4 x", 16), ("double2 x", 16), ("dim3 x", 12), ("CUtensorMap x", 128), ("Mine x", 0)],
+    [
+        ("float4 x", 16),
+        ("double2 x", 16),
+        ("__nv_fp8x4_e4m3 x", 4),
+        ("dim3 x", 12),
+        ("CUtensorMap x", 128),
+        ("Mine x", 0),
+        ("_Mine x", 0),
+    ],
 )
 def test_sizes_of_structs_that_are_known(declaration: str, size: int) -> None:
     assert (param(declaration).kind, param(declaration).size) == ("struct", size)
