@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tilec.frontends.tools.cpp import types
 from tilec.frontends.tools.cpp.tokens import Token, flat
@@ -69,20 +69,26 @@ class Scope:
         return out
 
 
-def split(tokens: Iterable[Token]) -> list[list[Token]]:
-    """Split tokens at commas outside of template arguments."""
-    parts: list[list[Token]] = [[]]
+def outside(tokens: Iterable[Token]) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens outside of template arguments, with their indices."""
     depth = 0
-    for token in tokens:
+    for index, token in enumerate(tokens):
         if token.text == "<":
             depth += 1
         elif token.text == ">" and depth:
             depth -= 1
-        elif token.text == "," and not depth:
-            parts.append([])
-            continue
-        parts[-1].append(token)
-    return parts if parts != [[]] else []
+        elif depth == 0:
+            yield index, token
+
+
+def split(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Split tokens at commas outside of template arguments."""
+    if not tokens:
+        return []
+    commas = [index for index, token in outside(tokens) if token.text == ","]
+    starts = [0, *(comma + 1 for comma in commas)]
+    ends = [*commas, len(tokens)]
+    return [list(tokens[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def template_parameter(tokens: Sequence[Token]) -> str:
@@ -114,9 +120,10 @@ def _parameter(
     tokens: list[Token], index: int, scope: Scope, template: tuple[str, ...]
 ) -> ParamDecl:
     location = Location(file=scope.file, line=tokens[0].line, column=tokens[0].column)
-    body, default = _cut_default(tokens)
-    body = _without_attributes(body)
-    if any(t.text in ("&", "&&") for t in _outside(body)):
+    declared = _before(("=",), tokens)
+    default = tokens[len(declared) + 1 :]
+    body = _without_attributes(declared)
+    if any(t.text in ("&", "&&") for _, t in outside(flat(body))):
         raise CompileError(
             f"{location}: a kernel cannot take a reference",
             diagnostics=(
@@ -130,8 +137,7 @@ def _parameter(
         )
     written, name, arrays = _cut_name(body)
     resolved = scope.resolve(written)
-    outer = _outside(resolved)
-    stars = sum(t.text == "*" for t in outer) + arrays
+    stars = sum(t.text == "*" for _, t in outside(flat(resolved))) + arrays
     kind, dtype, out, size = _meaning(resolved, stars, template)
     return ParamDecl(
         name=name.text if name else f"arg{index}",
@@ -154,11 +160,10 @@ def _meaning(
     tokens: list[Token], stars: int, template: tuple[str, ...]
 ) -> tuple[str, str, bool | None, int]:
     """Return kind, dtype, out and size of a type with `stars` levels of pointers."""
-    outer = _outside(tokens)
-    first = next((i for i, t in enumerate(outer) if t.text == "*"), len(outer))
-    base = spell([t for t in _before_star(tokens) if t.text != "const"])
+    before = _before(("*", "("), tokens)
+    base = spell([t for t in before if t.text != "const"])
     if stars:
-        written = not any(t.text == "const" for t in outer[:first])
+        written = not any(t.text == "const" for _, t in outside(before))
         if stars > 1:
             # A pointer to pointers: the elements are addresses.
             return "tensor", "u64", written, 0
@@ -174,22 +179,10 @@ def _meaning(
     return "struct", "", None, types.struct_size(base)
 
 
-def _before_star(tokens: list[Token]) -> list[Token]:
-    depth = 0
-    for index, token in enumerate(tokens):
-        depth += (token.text == "<") - (token.text == ">")
-        if token.text in ("*", "(") and depth == 0:
-            return tokens[:index]
-    return tokens
-
-
-def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
-    depth = 0
-    for index, token in enumerate(tokens):
-        depth += (token.text == "<") - (token.text == ">")
-        if token.text == "=" and depth == 0:
-            return tokens[:index], tokens[index + 1 :]
-    return tokens, []
+def _before(texts: Sequence[str], tokens: list[Token]) -> list[Token]:
+    """Return the tokens before the first of `texts` outside of template arguments."""
+    end = next((index for index, token in outside(tokens) if token.text in texts), len(tokens))
+    return tokens[:end]
 
 
 def _without_attributes(tokens: list[Token]) -> list[Token]:
@@ -228,20 +221,6 @@ def _has_type(tokens: list[Token]) -> bool:
     if not tokens or tokens[-1].text == "::":
         return False
     return any(t.text != "const" for t in tokens)
-
-
-def _outside(tokens: Iterable[Token]) -> list[Token]:
-    """Return the tokens outside of template arguments."""
-    out: list[Token] = []
-    depth = 0
-    for token in flat(tokens):
-        if token.text == "<":
-            depth += 1
-        elif token.text == ">" and depth:
-            depth -= 1
-        elif depth == 0:
-            out.append(token)
-    return out
 
 
 def spell(tokens: Sequence[Token]) -> str:
