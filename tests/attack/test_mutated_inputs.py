@@ -17,6 +17,7 @@ from tests.cubin_samples import build_cubin
 from tests.unit.bundle.test_tuning_file import TEXT as TUNING_FILE
 from tilec.cli.main import run
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.prebuilt.choose import members
 from tilec.frontends.prebuilt.declare import declared
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import Prebuilt, kind_of
@@ -58,7 +59,8 @@ def read_manifest(data: bytes) -> None:
 def inspect(name: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         file = Prebuilt(path=name, kind=kind_of(name, data), data=data, digest=sha256(data))
-        declared(file, Opener(ToolSearch()))
+        opener = Opener(ToolSearch())
+        declared(file, members((file,), opener), opener)
 
     return read
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.ptx import PtxModule, read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
 from tilec.frontends.tools.files import fault
-from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec_runtime.bundle.cubin import Cubin, read_cubin
 from tilec_runtime.errors import BundleError
-from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind, Version
 
 _GIVES = {
     FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),
@@ -32,7 +32,7 @@ class Member:
         what: kind and architecture, for messages.
         number: its architecture as in targets (`90a`); empty if it has none.
         entries: names of its entry points; empty if only compiling it shows them.
-        tile: whether it was assembled from Tile IR; it then runs on exactly its architecture.
+        code: its declarations; those of Tile IR are its version and its entry points.
     """
 
     file: Prebuilt
@@ -40,7 +40,12 @@ class Member:
     what: str
     number: str = ""
     entries: tuple[str, ...] = ()
-    tile: bool = False
+    code: PtxModule | Cubin | tuple[Version, tuple[TileEntry, ...]] | None = None
+
+    @property
+    def tile(self) -> bool:
+        """Whether it was assembled from Tile IR; it then runs on exactly its architecture."""
+        return isinstance(self.code, Cubin) and self.code.tile
 
     @property
     def kinds(self) -> tuple[TargetKind, ...]:
@@ -102,7 +107,16 @@ def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
         names = tuple(entry.name for entry in module.entries)
         number = module.target.number
         message = f"PTX {module.isa[0]}.{module.isa[1]} for {_later(number)}"
-        return [Member(file=file, form=file.kind, what=message, number=number, entries=names)]
+        return [
+            Member(
+                file=file,
+                form=file.kind,
+                what=message,
+                number=number,
+                entries=names,
+                code=module,
+            )
+        ]
     if file.kind is FileKind.FATBIN:
         inside = opener.members(file)
         pieces = [member for part in inside.files for member in _of_file(part, opener)]
@@ -117,20 +131,13 @@ def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
     if file.kind is FileKind.TILEIR:
         version, entries = read_tile(file)
         names = tuple(entry.name for entry in entries)
-        return [
-            Member(
-                file=file, form=file.kind, what=f"Tile IR {version[0]}.{version[1]}", entries=names
-            )
-        ]
+        message = f"Tile IR {version[0]}.{version[1]}"
+        code = (version, entries)
+        return [Member(file=file, form=file.kind, what=message, entries=names, code=code)]
     return [Member(file=file, form=file.kind, what=file.kind.value)]
 
 
-def opened_cubin(file: Prebuilt) -> Cubin:
-    """Read a cubin.
-
-    Raises:
-        CompileError: it is damaged, or has no kernel.
-    """
+def _cubin(file: Prebuilt) -> Member:
     try:
         cubin = read_cubin(file.data)
     except BundleError as exc:
@@ -145,11 +152,6 @@ def opened_cubin(file: Prebuilt) -> Cubin:
             "this cubin has no kernel",
             cause="it holds device functions alone, or was made for linking",
         )
-    return cubin
-
-
-def _cubin(file: Prebuilt) -> Member:
-    cubin = opened_cubin(file)
     number = f"{cubin.cc[0]}{cubin.cc[1]}" + ("a" if cubin.accelerated else "")
     if cubin.cc not in ARCHS:
         raise fault(
@@ -165,7 +167,7 @@ def _cubin(file: Prebuilt) -> Member:
         what=f"a cubin{origin} for sm_{number}",
         number=number,
         entries=names,
-        tile=cubin.tile,
+        code=cubin,
     )
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilec.frontends.prebuilt.choose import Member, choose, members
-from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.ptx import PtxModule, read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
@@ -21,11 +21,10 @@ from tilec.frontends.tools.machine_code import (
     timeout_error,
 )
 from tilec.frontends.tools.python_errors import located
-from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image, cubin_image
 from tilec.model.job import Job
-from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
-from tilec_runtime.errors import BundleError, CompileError, Location
+from tilec_runtime.bundle.cubin import Cubin, CubinParam, read_cubin
+from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
@@ -66,8 +65,9 @@ class _Maker:
     # --- machine code
 
     def _of_cubin(self) -> Image:
-        data, tile = self._member.file.data, self._member.tile
-        cubin, kernel = self._read(data)
+        data, cubin, tile = self._member.file.data, self._member.code, self._member.tile
+        assert isinstance(cubin, Cubin)
+        kernel = cubin.kernel(self._symbol)
         abi = self._checked(kernel.params)
         info = ImageInfo(
             target=self._job.target,
@@ -89,21 +89,13 @@ class _Maker:
         check_cluster(self._job.spec.cluster, kernel, "code")
         return Image(info=info, data=data, abi=abi)
 
-    def _read(self, data: bytes) -> tuple[Cubin, CubinKernel]:
-        try:
-            cubin = read_cubin(data)
-            return cubin, cubin.kernel(self._symbol)
-        except BundleError as exc:
-            raise fault(
-                self._path, exc.what, fix="name one of the file's kernels in `symbol`"
-            ) from exc
-
     # --- PTX
 
     def _of_ptx(self) -> Image:
         target = self._job.target
-        text = self._text()
-        module = read_ptx(text, self._path)
+        text, module = self._text(), self._member.code
+        if not isinstance(module, PtxModule):
+            module = read_ptx(text, self._path)
         entry = next((entry for entry in module.entries if entry.name == self._symbol), None)
         if entry is None:
             names = ", ".join(entry.name for entry in module.entries)
@@ -117,7 +109,7 @@ class _Maker:
         done = self._ptxas(lowered)
         if not done.cubin:
             raise self._refused(done, text, lowered, isa)
-        _, kernel = self._read(done.cubin)
+        kernel = read_cubin(done.cubin).kernel(self._symbol)
         check_cluster(self._job.spec.cluster, kernel, "code")
         lto = target.kind is TargetKind.LTOIR
         code = Code(
@@ -210,8 +202,9 @@ class _Maker:
     # --- Tile IR
 
     def _of_bytecode(self) -> Image:
-        job, data = self._job, self._member.file.data
-        version, entries = read_tile(self._member.file)
+        job, data, code = self._job, self._member.file.data, self._member.code
+        assert isinstance(code, tuple)
+        version, entries = code
         entry = next(entry for entry in entries if entry.name == self._symbol)
         abi = self._checked(arguments.laid_out([(p.size, p.size) for p in entry.params]))
         if job.target.kind is TargetKind.TILEIR:

@@ -7,12 +7,12 @@ import keyword
 import re
 from collections.abc import Sequence
 
-from tilec.frontends.prebuilt.choose import members, opened_cubin
-from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.choose import Member, members
+from tilec.frontends.prebuilt.ptx import PtxModule, read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, prebuilt_files
 from tilec.frontends.tools.files import fault
-from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
+from tilec.frontends.tools.tile_bytecode import TileEntry
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel
@@ -42,56 +42,37 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(source)
-    kernels = declared(files[0], opener)
-    kinds = {kind for piece in members(files, opener) for kind in piece.kinds}
+    own = members(files[:1], opener)
+    kinds = {kind for piece in (*own, *members(files[1:], opener)) for kind in piece.kinds}
     names = tuple(kind.value for kind in TargetKind if kind in kinds)
-    return [dataclasses.replace(decl, kinds=names) for decl in kernels]
+    return [dataclasses.replace(decl, kinds=names) for decl in declared(files[0], own, opener)]
 
 
-def declared(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
-    """Return the kernels of one file.
+def declared(file: Prebuilt, pieces: Sequence[Member], opener: Opener) -> list[KernelDecl]:
+    """Return the kernels of one file, which holds these pieces of code.
 
     Raises:
         CompileError: it is damaged, or has no kernel.
         ToolchainError: a tool is missing.
     """
-    if file.kind is FileKind.PTX:
-        return [_of_ptx(entry, file.path) for entry in read_ptx(file.text, file.path).entries]
-    if file.kind is FileKind.CUBIN:
-        return _of_cubin(opened_cubin(file), file.path)
-    if file.kind is FileKind.TILEIR:
-        return [_of_tile(entry, file.path) for entry in read_tile(file)[1]]
-    if file.kind is FileKind.FATBIN:
-        return _of_fatbin(file, opener)
-    entries = read_ptx(opener.any_ptx(file), file.path).entries
-    return [_of_ptx(entry, file.path, line=1) for entry in entries]
-
-
-def _of_fatbin(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
-    members = opener.members(file)
+    codes = [piece.code for piece in pieces if piece.code is not None]
+    if not codes and any(piece.form is not FileKind.TILEIR for piece in pieces):
+        codes = [read_ptx(opener.any_ptx(file), file.path)]
     # PTX declares more about parameters than cubins do.
-    texts = [member for member in members.files if member.kind is FileKind.PTX]
-    if texts:
-        return [
-            _of_ptx(entry, file.path, line=1)
-            for entry in read_ptx(texts[0].text, file.path).entries
-        ]
-    if members.files:
-        return _of_cubin(opened_cubin(members.files[0]), file.path)
-    if any(kind is FileKind.LTOIR for kind, _ in members.others):
-        return [
-            _of_ptx(entry, file.path, line=1)
-            for entry in read_ptx(opener.any_ptx(file), file.path).entries
-        ]
+    codes.sort(key=lambda code: not isinstance(code, PtxModule))
+    match codes[:1]:
+        case [PtxModule(entries=entries)]:
+            line = 0 if file.kind is FileKind.PTX else 1
+            return [_of_ptx(entry, file.path, line=line) for entry in entries]
+        case [Cubin() as cubin]:
+            return [_of_cubin_kernel(kernel, cubin, file.path) for kernel in cubin.kernels]
+        case [(_, entries)]:
+            return [_of_tile(entry, file.path) for entry in entries]
     raise fault(
         file.path,
         "this fatbin holds Tile IR alone",
         fix="name the bytecode file itself (.tileirbc)",
     )
-
-
-def _of_cubin(cubin: Cubin, path: str) -> list[KernelDecl]:
-    return [_of_cubin_kernel(kernel, cubin, path) for kernel in cubin.kernels]
 
 
 def _of_cubin_kernel(kernel: CubinKernel, cubin: Cubin, path: str) -> KernelDecl:
