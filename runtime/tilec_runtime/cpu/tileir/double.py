@@ -5,6 +5,8 @@ It uses error-free transformations, and fractions if these would leave float64's
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -15,24 +17,22 @@ from tilec_runtime.cpu.tileir.ir import Rounding
 from tilec_runtime.cpu.tileir.values import Array
 
 _LARGE, _SMALL = 2.0**990, 2.0**-900  # between them every error term is a float64 number
-_DIGITS, _LOWEST, _HIGHEST = 53, -1074, 1024
 
 
 def add(x: Array, y: Array, rounding: Rounding) -> Array:
     """x + y."""
     total, error = exact.two_sum(x, y)
-    result = exact.directed(total, error, rounding)
-    result = _by_fractions(result, np.isinf(total), lambda a, b: a + b, rounding, x, y)
-    return exact.cancelled(result, x, y) if rounding is Rounding.NEGATIVE_INF else result
+    hard = np.isinf(total)
+    if rounding is Rounding.NEGATIVE_INF:
+        total = exact.cancelled(total, x, y)
+    return _rounded(rounding, total, error, hard, operator.add, x, y)
 
 
 def multiply(x: Array, y: Array, rounding: Rounding) -> Array:
     """x * y."""
     product, error = exact.two_product(x, y)
     hard = _outside(product) | _outside(x) | _outside(y) | _vanished(product, x, y)
-    return _by_fractions(
-        exact.directed(product, error, rounding), hard, lambda a, b: a * b, rounding, x, y
-    )
+    return _rounded(rounding, product, error, hard, operator.mul, x, y)
 
 
 def divide(x: Array, y: Array, rounding: Rounding) -> Array:
@@ -40,9 +40,7 @@ def divide(x: Array, y: Array, rounding: Rounding) -> Array:
     quotient = x / y
     error = exact.residual_of_quotient(x, y, quotient) * np.sign(y)
     hard = (_outside(quotient) | _outside(x) | _outside(y)) & (y != 0)
-    return _by_fractions(
-        exact.directed(quotient, error, rounding), hard, lambda a, b: a / b, rounding, x, y
-    )
+    return _rounded(rounding, quotient, error, hard, operator.truediv, x, y)
 
 
 def square_root(x: Array, rounding: Rounding) -> Array:
@@ -63,12 +61,12 @@ def fused(x: Array, y: Array, z: Array, rounding: Rounding) -> Array:
     total, last = exact.two_sum(high, exact.odd(tail, error))
     # A finite product beyond the range of float64 does not cancel an infinity.
     plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
-    hard = _outside(product) | _outside(x) | _outside(y) | _outside(z) | _vanished(product, x, y)
     simple = (product == 0) | ~np.isfinite(plain)  # the sum is exact, infinite or NaN
-    result = np.where(simple, plain, exact.directed(total, last, rounding))
+    total, last = np.where(simple, plain, total), np.where(simple, 0.0, last)
     if rounding is Rounding.NEGATIVE_INF:
-        result = exact.cancelled(result, product, z)
-    return _by_fractions(result, hard, lambda a, b, c: a * b + c, rounding, x, y, z)
+        total = exact.cancelled(total, product, z)
+    hard = _outside(product) | _outside(x) | _outside(y) | _outside(z) | _vanished(product, x, y)
+    return _rounded(rounding, total, last, hard, lambda a, b, c: a * b + c, x, y, z)
 
 
 def _outside(value: Array) -> Array:
@@ -81,48 +79,40 @@ def _vanished(product: Array, x: Array, y: Array) -> Array:
     return (product == 0) & (x != 0) & (y != 0)
 
 
-def _by_fractions(
-    result: Array, hard: Array, function: Callable[..., Fraction], rounding: Rounding, *tiles: Array
+def _rounded(
+    rounding: Rounding,
+    nearest: Array,
+    error: Array,
+    hard: Array,
+    function: Callable[..., Fraction],
+    *tiles: Array,
 ) -> Array:
-    """Compute with fractions the elements marked by `hard` whose operands are finite."""
+    """Round results, which are `nearest` + `error` except where `hard` marks them.
+
+    Those are computed by `function` of fractions if their operands are finite.
+    """
     for held in tiles:
         hard = hard & np.isfinite(held)
-    if not hard.any():
-        return result
-    at = np.nonzero(hard)
-    parts = [np.broadcast_to(held, result.shape)[at].tolist() for held in tiles]
-    done = result.copy()
-    done[at] = [
-        _nearest(function(*map(Fraction, numbers)), rounding, old)
-        for old, *numbers in zip(result[at].tolist(), *parts, strict=True)
-    ]
-    return done
+    if hard.any():
+        at = np.nonzero(hard)
+        parts = [np.broadcast_to(held, nearest.shape)[at].tolist() for held in tiles]
+        values = [function(*map(Fraction, numbers)) for numbers in zip(*parts, strict=True)]
+        pairs = [_float64(*each) for each in zip(values, nearest[at].tolist(), strict=True)]
+        nearest, error = nearest.copy(), np.broadcast_to(error, nearest.shape).copy()
+        nearest[at], error[at] = np.transpose(pairs)
+    return exact.directed(nearest, error, rounding)
 
 
-def _nearest(value: Fraction, rounding: Rounding, old: float) -> float:
-    """Round a fraction to float64; the result for zero is `old`, for its sign."""
+def _float64(value: Fraction, old: float) -> tuple[float, float]:
+    """Return the nearest float64 number, and an error with the right sign.
+
+    The result for zero is `old`, for its sign.
+    """
     if value == 0:
-        return old
-    size = abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    if size < Fraction(2) ** exponent:
-        exponent -= 1
-    step = max(exponent - _DIGITS + 1, _LOWEST)
-    whole, rest = divmod(size / Fraction(2) ** step, 1)
-    negative = value < 0
-    away = {
-        Rounding.ZERO: False,
-        Rounding.POSITIVE_INF: not negative,
-        Rounding.NEGATIVE_INF: negative,
-    }
-    up = (
-        rest > 0 and away[rounding]
-        if rounding in away
-        else rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1)
-    )
-    whole += up
-    if whole.bit_length() + step > _HIGHEST:
-        magnitude = np.inf if away.get(rounding, True) else float(np.finfo(np.float64).max)
-    else:
-        magnitude = float(np.ldexp(float(whole), step))
-    return -magnitude if negative else magnitude
+        return old, 0.0
+    try:
+        nearest = float(value)
+    except OverflowError:
+        infinite = -math.inf if value < 0 else math.inf
+        return infinite, -infinite
+    return nearest, float(value > nearest) - float(value < nearest)

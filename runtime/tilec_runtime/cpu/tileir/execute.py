@@ -85,7 +85,7 @@ class Start:
         self.launch = Launch(
             options=dataclasses.replace(options, kernel=options.kernel or program.name),
             grid=grid,
-            memory=Memory((*memory.regions, *variables)),
+            memory=Memory((*memory.regions, *variables)) if variables else memory,
             globals={region.name: region.address for region in variables},
             watched=watched,
         )
