@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.toolchain.projects import tool
-from tilec_runtime.cpu.tileir.ir import FloatAttr, Scalar
+from tilec_runtime.cpu.tileir.ir import NumberAttr, Scalar
 from tilec_runtime.cpu.tileir.values import STORAGE, scalar
 
 _NAME = re.compile(r"%([\w$.-]+)(?:#(\d+))?")
@@ -116,7 +116,7 @@ def _short(number: str, kind: Scalar) -> str:
     if not kind.is_float:
         return number
     value = float(
-        scalar(FloatAttr(kind, int(number, 16)))
+        scalar(NumberAttr(kind, int(number, 16)))
         if number.startswith("0x")
         else np.array(float(number)).astype(STORAGE[kind])
     )

@@ -19,18 +19,16 @@ from cuda.tile import _bytecode as bytecode
 from cuda.tile._bytecode import attribute, code_builder, encodings, version
 
 from tilec_runtime.cpu.tileir.ir import (
-    GatherScatterView,
     Padding,
-    PartitionView,
     Pointer,
     Scalar,
     Signature,
-    StridedView,
     TensorView,
     Tile,
     Token,
     Type,
     Version,
+    View,
 )
 
 PINNED = ("1.7",)
@@ -168,16 +166,13 @@ class Writer:
                     steps,
                     attribute_of.Missing if mark is None else attribute_of.Default,
                 )
-            case PartitionView(tile, tensor, dims, padding):
-                return table.partition_view(tile, self.type(table, tensor), dims, _padding(padding))
-            case StridedView(tile, steps, tensor, dims, padding):
-                return table.strided_view(
-                    tile, steps, self.type(table, tensor), dims, _padding(padding)
-                )
-            case GatherScatterView(tile, tensor, sparse, padding):
-                return table.gather_scatter_view(
-                    tile, self.type(table, tensor), sparse, _padding(padding)
-                )
+            case View(name=name, tile=tile):
+                of, beyond = self.type(table, kind.tensor), _padding(kind.padding)
+                if name == "gather_scatter_view":
+                    return table.gather_scatter_view(tile, of, kind.sparse, beyond)
+                if name == "strided_view":
+                    return table.strided_view(tile, kind.steps, of, kind.dims, beyond)
+                return table.partition_view(tile, of, kind.dims, beyond)
             case Signature(params, results):
                 return table.function(
                     [self.type(table, p) for p in params], [self.type(table, r) for r in results]

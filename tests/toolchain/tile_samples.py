@@ -18,18 +18,17 @@ from tests.toolchain.tile_encoder import (
     hints,
     integer,
 )
+from tests.unit.runtime.cpu.tileir.build import gathered, partition
 from tilec_runtime.cpu.tileir.ir import (
-    GatherScatterView,
     Padding,
-    PartitionView,
     Pointer,
     Scalar,
-    StridedView,
     TensorView,
     Tile,
     Token,
     Type,
     Version,
+    View,
 )
 
 Given: TypeAlias = "Type | Sequence[Type] | None"
@@ -50,11 +49,11 @@ def pointers(pointee: Scalar, *shape: int) -> Tile:
 
 FLAG, INT = tile(I1), tile(I32)
 MATRIX = TensorView(F32, (None, 64), (64, 1))
-PARTS = PartitionView((4, 8), MATRIX, (0, 1), Padding.NAN)
-TURNED = PartitionView((4, 8), MATRIX, (1, 0))
-STEPS = StridedView((4, 8), (2, 8), MATRIX, (0, 1), Padding.ZERO)
-ROWS = GatherScatterView((4, 8), MATRIX, 0, Padding.NEG_INF)
-COLUMNS = GatherScatterView((4, 8), MATRIX, 1)
+PARTS = partition((4, 8), MATRIX, (0, 1), Padding.NAN)
+TURNED = partition((4, 8), MATRIX, (1, 0))
+STEPS = partition((4, 8), MATRIX, (0, 1), Padding.ZERO, (2, 8))
+ROWS = gathered((4, 8), MATRIX, 0, Padding.NEG_INF)
+COLUMNS = gathered((4, 8), MATRIX, 1)
 R, S, V = enum("RoundingMode"), enum("Signedness"), enum("IntegerOverflow")
 ORDER, SCOPE, MODE = enum("MemoryOrderingSemantics"), enum("MemoryScope"), enum("AtomicRMWMode")
 COMPARE, NANS = enum("ComparisonPredicate"), enum("ComparisonOrdering")
@@ -132,7 +131,7 @@ def _needs(kind: Type) -> Iterator[Type]:
         case TensorView(element, shape, strides, mark):
             yield Tile(Pointer(element, mark), ())
             yield from (INT for extent in (*shape, *strides) if extent is None)
-        case PartitionView() | StridedView() | GatherScatterView():
+        case View():
             yield from _needs(kind.tensor)
 
 
@@ -162,11 +161,11 @@ def _make(body: Body, kind: Type, given: Iterator[Any]) -> Any:
             return body.write("MakeToken", number)[0]
         case _:
             makers = {
-                PartitionView: "MakePartitionView",
-                StridedView: "MakeStridedView",
-                GatherScatterView: "MakeGatherScatterView",
+                "partition_view": "MakePartitionView",
+                "strided_view": "MakeStridedView",
+                "gather_scatter_view": "MakeGatherScatterView",
             }
-            return body.write(makers[type(kind)], number, _make(body, kind.tensor, given))[0]
+            return body.write(makers[kind.name], number, _make(body, kind.tensor, given))[0]
 
 
 def _ends(name: str, *places: int) -> Callable[[Body], None]:
@@ -353,7 +352,7 @@ def _memory() -> Iterator[Call]:
             "AtomicRMWTko", (tile(kind, 4), TOKEN), operands, ORDER.ACQ_REL, SCOPE.DEVICE, mode
         )
         if mode.name != "XCHG":
-            view = PartitionView((4,), TensorView(kind, (None,), (1,)), (0,))
+            view = partition((4,), TensorView(kind, (None,), (1,)), (0,))
             yield call(
                 "AtomicRedViewTko",
                 TOKEN,

@@ -17,10 +17,10 @@ from tilec_runtime.cpu.tileir.elements import (
     scatter,
 )
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Observer, Outside, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op
+from tilec_runtime.cpu.tileir.ir import Block, Op, View
 from tilec_runtime.cpu.tileir.tiles import TilePlan, plan
 from tilec_runtime.cpu.tileir.values import Array, layout
-from tilec_runtime.cpu.tileir.views import Geometry, Tensor, starts_of, view_type
+from tilec_runtime.cpu.tileir.views import Tensor, starts_of, view_type
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -29,14 +29,14 @@ class ViewAccess:
 
     Attributes:
         kind: properties of the access.
-        geometry: geometry of the view.
+        view: type of the view.
         checked: per dimension of the tile, whether elements outside the tensor are masked. Along
             other dimensions the operation declares that all elements are in bounds.
         starts: computes the first index of each tile per dimension.
     """
 
     kind: Kind
-    geometry: Geometry
+    view: View
     checked: tuple[bool, ...]
     starts: Callable[[Frame], list[Array]]
 
@@ -44,15 +44,12 @@ class ViewAccess:
     def of(cls, op: Op, kind: AccessKind) -> ViewAccess:
         """Derive the access from an operation with a view and indices."""
         view = view_type(op)
-        geometry = Geometry.of(view)
         promised = op.attributes.get("inbounds", ())
         return cls(
             kind=Kind.of(op, layout(view.tensor.element), kind),
-            geometry=geometry,
-            checked=tuple(not item for item in promised)
-            if promised
-            else (True,) * len(geometry.tile),
-            starts=starts_of(geometry, op),
+            view=view,
+            checked=tuple(not item for item in promised) if promised else (True,) * len(view.tile),
+            starts=starts_of(view, op),
         )
 
     def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> TilePlan | None:
@@ -60,25 +57,23 @@ class ViewAccess:
 
         A sparse tile becomes one tile per index along its sparse dimension.
         """
-        kind, geometry = self.kind, self.geometry
+        kind, view = self.kind, self.view
         if (
             kind.layout.packed
             or frame.launch.options.observer is not None
             or frame.launch.options.undetermined.blocks is not None
         ):
             return None
-        tile = geometry.tile
-        if geometry.sparse is not None:
-            tensor, starts = _spread(tensor, starts, geometry.sparse)
-            tile = tuple(
-                1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile)
-            )
+        tile = view.tile
+        if view.sparse is not None:
+            tensor, starts = _spread(tensor, starts, view.sparse)
+            tile = tuple(1 if axis == view.sparse else extent for axis, extent in enumerate(tile))
         tile_plan = plan(
             frame.launch.memory,
             tensor,
             starts,
             tile,
-            geometry.dims,
+            view.dims,
             kind.layout.size,
             self.checked,
             kind.writes,
@@ -88,25 +83,25 @@ class ViewAccess:
         meeting = (
             tile_plan is not None
             and kind.writes
-            and (not tile_plan.injective or (len(tile_plan.boxes) > 1 and geometry.overlaps))
+            and (not tile_plan.injective or (len(tile_plan.boxes) > 1 and view.overlaps))
         )
         return None if meeting else tile_plan
 
     def disjoint(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> bool:
         """Whether no two blocks access the same element, provided that there is a plan."""
-        if self.geometry.sparse is not None or self.geometry.overlaps or len(tensor.base) > 1:
+        if self.view.sparse is not None or self.view.overlaps or len(tensor.base) > 1:
             return False
         places = np.stack(np.broadcast_arrays(*starts))
         return np.unique(places, axis=1).shape[1] == frame.size
 
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
         """Return the single elements of the tiles; elements outside the tensor are masked."""
-        geometry, unit = self.geometry, 1 if self.kind.layout.packed else self.kind.layout.size
-        column = (-1, *(1,) * len(geometry.tile))
+        view, unit = self.view, 1 if self.kind.layout.packed else self.kind.layout.size
+        column = (-1, *(1,) * len(view.tile))
         firsts, tails = np.zeros(column[1:], np.int64)[None], np.zeros(column[1:], np.int64)[None]
         mask, broken = np.ones(firsts.shape, np.bool_), np.zeros(firsts.shape, np.bool_)
         places = [self._places(axis, start) for axis, start in enumerate(starts)]
-        for (first, along), dim, checked in zip(places, geometry.dims, self.checked, strict=True):
+        for (first, along), dim, checked in zip(places, view.dims, self.checked, strict=True):
             stride, extent = (
                 (tensor.strides[:, dim] * unit).reshape(column),
                 tensor.extents[:, dim].reshape(column),
@@ -132,7 +127,7 @@ class ViewAccess:
             frame=frame,
             addresses=np.broadcast_to(addresses, shape),
             mask=None if mask.all() else np.broadcast_to(mask, shape),
-            index=lambda where: _index(where, places, geometry.dims, tensor, shape),
+            index=lambda where: _index(where, places, view.dims, tensor, shape),
             promised=np.broadcast_to(broken, shape) if broken.any() else None,
         )
 
@@ -152,7 +147,7 @@ class ViewAccess:
         lost = ~mask.any(axis=tuple(range(1, mask.ndim)))
         if not lost.any():
             return
-        tile, dims = self.geometry.tile, self.geometry.dims
+        tile, dims = self.view.tile, self.view.dims
         shape = (frame.size, *tile)
         rows = np.flatnonzero(np.broadcast_to(lost, (frame.size,)))
         where = (rows, *(np.zeros_like(rows) for _ in tile))
@@ -173,17 +168,15 @@ class ViewAccess:
 
     def _places(self, axis: int, start: Array) -> tuple[Array, Array]:
         """Return the indices along a tile dimension: first of each tile, and offsets."""
-        rank = len(self.geometry.tile)
+        rank = len(self.view.tile)
         shape = tuple(-1 if item == axis else 1 for item in range(rank))
-        if axis == self.geometry.sparse:
+        if axis == self.view.sparse:
             return start.reshape(len(start), *shape), np.zeros((1,) * (rank + 1), np.int64)
-        return start.reshape(-1, *(1,) * rank), np.arange(self.geometry.tile[axis]).reshape(
-            1, *shape
-        )
+        return start.reshape(-1, *(1,) * rank), np.arange(self.view.tile[axis]).reshape(1, *shape)
 
     def gathered(self, elements: Array) -> Array:
         """Join the tiles of single indices from `plan` to sparse tiles."""
-        sparse, tile = self.geometry.sparse, self.geometry.tile
+        sparse, tile = self.view.sparse, self.view.tile
         if sparse is None:
             return elements
         rest = tile[:sparse] + tile[sparse + 1 :]
@@ -194,7 +187,7 @@ class ViewAccess:
 
         If all blocks have the same indices, the value of the last block is used.
         """
-        sparse, tile = self.geometry.sparse, self.geometry.tile
+        sparse, tile = self.view.sparse, self.view.tile
         if sparse is None:
             return raw
         if rows == tile[sparse]:
@@ -235,7 +228,7 @@ def _index(
 def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     access = ViewAccess.of(op, AccessKind.READ)
     view, result, token = op.operand("view"), op.results[0], op.results[1]
-    kind, raw, tile = access.kind.layout, access.kind.layout.raw, access.geometry.tile
+    kind, raw, tile = access.kind.layout, access.kind.layout.raw, access.view.tile
     padding = view_type(op).padding
     stated = (
         None if padding is None else np.full((1,) * (len(tile) + 1), kind.padding(padding), raw)

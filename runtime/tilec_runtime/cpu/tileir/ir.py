@@ -58,9 +58,13 @@ class Padding(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer to elements of one type."""
+    """A pointer to elements of one type.
+
+    `attribute` is the pointer attribute of version 13.4, of which only 0 exists; None for none.
+    """
 
     pointee: Scalar
+    attribute: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,43 +82,36 @@ class TensorView:
     element: Scalar
     shape: tuple[int | None, ...]
     strides: tuple[int | None, ...]
+    attribute: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartitionView:
-    """A tensor divided into equal tiles.
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """Tiles of a tensor, by their index along each dimension of the tile.
 
-    Tile dimension i maps to tensor dimension `dim_map[i]`.
+    Attributes:
+        name: `partition_view`, `strided_view` or `gather_scatter_view`.
+        tile: extents of a tile.
+        tensor: the tensor.
+        steps: elements between the starts of consecutive tiles, per dimension of the tile. Those of
+            a partition are the extents of the tile; other tiles may overlap or leave gaps.
+        dims: the tensor's dimension of each dimension of the tile.
+        sparse: tile dimension whose index is a tile of positions; None for none.
+        padding: value of loads outside of the tensor; None for undetermined values.
     """
 
+    name: str
     tile: tuple[int, ...]
     tensor: TensorView
-    dim_map: tuple[int, ...]
-    padding: Padding | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StridedView:
-    """Tiles whose starts are `steps[i]` elements apart along tile dimension i.
-
-    Tiles may overlap or leave gaps.
-    """
-
-    tile: tuple[int, ...]
     steps: tuple[int, ...]
-    tensor: TensorView
-    dim_map: tuple[int, ...]
+    dims: tuple[int, ...]
+    sparse: int | None = None
     padding: Padding | None = None
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GatherScatterView:
-    """Tiles at positions from a tile of indices, along `sparse_dim`."""
-
-    tile: tuple[int, ...]
-    tensor: TensorView
-    sparse_dim: int
-    padding: Padding | None = None
+    @property
+    def overlaps(self) -> bool:
+        """Whether tiles of different indices can share elements."""
+        return any(step < extent for step, extent in zip(self.steps, self.tile, strict=True))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,8 +127,7 @@ class Signature:
     results: tuple[Type, ...]
 
 
-View: TypeAlias = "PartitionView | StridedView | GatherScatterView"
-Type: TypeAlias = "Scalar | Pointer | Tile | TensorView | PartitionView | StridedView | GatherScatterView | Token | Signature"
+Type: TypeAlias = "Scalar | Pointer | Tile | TensorView | View | Token | Signature"
 
 
 class Overflow(enum.Enum):
@@ -245,16 +241,8 @@ class Bounded:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class IntegerAttr:
-    """An integer with its type; `value` is unsigned, as stored."""
-
-    type: Scalar
-    value: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FloatAttr:
-    """A floating point number by its bits."""
+class NumberAttr:
+    """A number by its type and bits, which for integers are unsigned."""
 
     type: Scalar
     bits: int
@@ -268,7 +256,7 @@ class HintsAttr:
 
 
 Attribute: TypeAlias = (
-    "bool | int | str | bytes | enum.Enum | Type | DivBy | SameElements | Bounded | IntegerAttr | FloatAttr | HintsAttr "
+    "bool | int | str | bytes | enum.Enum | Type | DivBy | SameElements | Bounded | NumberAttr | HintsAttr "
     "| tuple[Attribute, ...] | Mapping[str, Attribute]"
 )
 
@@ -404,23 +392,20 @@ def type_text(kind: Type) -> str:
     match kind:
         case Scalar():
             return kind.text
-        case Pointer(pointee):
-            return f"ptr<{pointee.text}>"
+        case Pointer(pointee, mark):
+            return f"ptr<{pointee.text}{_mark(mark, ', <none>')}>"
         case Tile(element, shape):
             return f"tile<{''.join(f'{extent}x' for extent in shape)}{type_text(element)}>"
-        case TensorView(element, shape, strides):
+        case TensorView(element, shape, strides, mark):
             steps = f", strides=[{','.join(map(_extent, strides))}]" if strides else ""
             extents = "".join(f"{_extent(extent)}x" for extent in shape)
-            return f"tensor_view<{extents}{element.text}{steps}>"
-        case PartitionView(tile, tensor, dims, padding):
-            return f"partition_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
-        case StridedView(tile, steps_between, tensor, dims, padding):
-            parts = (
-                f"tile=({_times(tile)}), traversal_strides=[{','.join(map(str, steps_between))}], "
-            )
-            return f"strided_view<{parts}{_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
-        case GatherScatterView(tile, tensor, sparse, padding):
-            return f"gather_scatter_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}, sparse_dim={sparse}>"
+            return f"tensor_view<{extents}{element.text}{steps}{_mark(mark, ', #cuda_tile.ptr_attr<none>')}>"
+        case View(name=name, tile=tile, tensor=tensor, dims=dims, padding=padding):
+            steps = f"traversal_strides=[{_listed(kind.steps)}], " if name == "strided_view" else ""
+            shown = "" if padding is None else f"padding_value = {padding.value}, "
+            order = "" if dims == tuple(range(len(dims))) else f", dim_map=[{_listed(dims, ', ')}]"
+            sparse = "" if kind.sparse is None else f", sparse_dim={kind.sparse}"
+            return f"{name}<tile=({_listed(tile, 'x')}), {steps}{shown}{type_text(tensor)}{order}{sparse}>"
         case Token():
             return "token"
         case Signature(params, results):
@@ -433,13 +418,9 @@ def _extent(extent: int | None) -> str:
     return "?" if extent is None else str(extent)
 
 
-def _times(extents: Iterable[int]) -> str:
-    return "x".join(map(str, extents))
+def _mark(mark: int | None, text: str) -> str:
+    return "" if mark is None else text
 
 
-def _padding(padding: Padding | None) -> str:
-    return f"padding_value = {padding.value}, " if padding else ""
-
-
-def _dims(dims: tuple[int, ...]) -> str:
-    return "" if dims == tuple(range(len(dims))) else f", dim_map=[{', '.join(map(str, dims))}]"
+def _listed(numbers: Iterable[int], separator: str = ",") -> str:
+    return separator.join(map(str, numbers))

@@ -9,10 +9,9 @@ from tilec_runtime.cpu.tileir.ir import (
     Block,
     Bounded,
     DivBy,
-    FloatAttr,
     HintsAttr,
-    IntegerAttr,
     Loc,
+    NumberAttr,
     Op,
     SameElements,
     Scalar,
@@ -73,7 +72,7 @@ class Attributes:
         tag = cursor.byte()
         match tag:
             case 1:
-                return IntegerAttr(self._types.scalar(cursor.varint()), cursor.varint())
+                return NumberAttr(self._types.scalar(cursor.varint()), cursor.varint())
             case 2:
                 return self._float(cursor)
             case 3:
@@ -103,12 +102,12 @@ class Attributes:
                 )
         raise cursor.fail(f"attribute number {tag} is not known to this version of tilec")
 
-    def _float(self, cursor: Cursor) -> FloatAttr:
+    def _float(self, cursor: Cursor) -> NumberAttr:
         kind = self._types.scalar(cursor.varint())
         width = 19 if kind is Scalar.TF32 else kind.bits
         # Up to 8 bits are stored in a byte, more in a signed varint whose low bits count.
         bits = cursor.byte() if width <= 8 else cursor.signed_varint() & ((1 << width) - 1)
-        return FloatAttr(kind, bits)
+        return NumberAttr(kind, bits)
 
     def _dictionary(self, cursor: Cursor, depth: int) -> dict[str, Attribute]:
         return {

@@ -18,16 +18,16 @@ from tilec_runtime.cpu.tileir.ir import (
     Block,
     Bounded,
     DivBy,
-    FloatAttr,
     Function,
     Global,
     HintsAttr,
-    IntegerAttr,
     Loc,
     MemoryScope,
     Module,
+    NumberAttr,
     Op,
     Overflow,
+    Pointer,
     Rounding,
     SameElements,
     Scalar,
@@ -234,10 +234,8 @@ def _field(op: Op, name: str, form: str) -> str:
         return _arguments(op, int(name[1:]))
     if name.startswith(">"):
         return _types([value.type for value in (op.results if name == ">" else op.results[:1])])
-    if name == "dynamic":  # the type of a tensor view's extents that its own type lacks
-        return _types(
-            [value.type for value in (*op.operands["shape"], *op.operands["strides"])[:1]]
-        )
+    if name == "dynamic":
+        return _types(_dynamic(op))
     if form == "x":
         return _extents(op, name)
     if name in op.operands:
@@ -249,6 +247,21 @@ def _field(op: Op, name: str, form: str) -> str:
             kinds[:1] if form == "i" and all(kind == kinds[0] for kind in kinds) else kinds
         )
     return attribute_text(op, name)
+
+
+def _dynamic(op: Op) -> list[Type]:
+    """Return the types that a tensor view's type does not imply.
+
+    These are the type of its dynamic extents, and that of its base if it has an attribute.
+    """
+    base = op.operand("base").type
+    marked = (
+        isinstance(base, Tile)
+        and isinstance(base.element, Pointer)
+        and base.element.attribute is not None
+    )
+    extents = [*op.operands["shape"], *op.operands["strides"]]
+    return ([base] if marked else []) + [value.type for value in extents[:1]]
 
 
 def _arguments(op: Op, start: int) -> str:
@@ -315,7 +328,7 @@ def _plain(value: Attribute) -> str:
             return value.text
         case enum.Enum():
             return value.name.lower()
-        case IntegerAttr() | FloatAttr():
+        case NumberAttr():
             return f"{_element(scalar(value))} : {value.type}"
         case DivBy(divisor, every, along):
             return f"div_by<{divisor}{'' if every is None else f', every {every} along {along}'}>"
@@ -338,7 +351,7 @@ def _hints(hints: HintsAttr) -> str:
 
 
 def _hint(value: Attribute) -> str:
-    return str(value.value) if isinstance(value, IntegerAttr) else _plain(value)
+    return str(value.bits) if isinstance(value, NumberAttr) else _plain(value)
 
 
 def _constant(kind: Tile, data: bytes) -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 
 from tilec_runtime.cpu.tileir.ir import (
-    GatherScatterView,
     Padding,
-    PartitionView,
     Pointer,
     Scalar,
     Signature,
-    StridedView,
     TensorView,
     Tile,
     Token,
@@ -23,6 +20,11 @@ from tilec_runtime.cpu.tileir.tables import Cursor, Items, Table, damaged
 
 MAX_ELEMENTS = 1 << 24  # elements of a tile
 _TILE, _PARTITION, _GATHER_SCATTER, _STRIDED = 13, 15, 20, 21
+_VIEWS = {
+    _PARTITION: "partition_view",
+    _GATHER_SCATTER: "gather_scatter_view",
+    _STRIDED: "strided_view",
+}
 _DYNAMIC = -(2**63)
 _MAX_RANK = 30  # NumPy's limit, less one for the axis of the blocks
 _MAX_DEPTH = 8  # nesting depth of types; a view of a tensor in a signature has depth 3
@@ -101,7 +103,7 @@ class Types:
                 )
             case 17:
                 return Token()
-            case 15 | 20 | 21:
+            case _ if tag in _VIEWS:
                 return self._view(item, tag)
         raise item.fail(f"type number {tag} is not known to this version of tilec")
 
@@ -117,16 +119,17 @@ class Types:
             raise item.fail("an element type that memory can hold is expected here")
         return kind
 
-    def _skip_attribute(self, item: Cursor, flags: int) -> None:
-        """Skip the pointer attribute of version 13.4, which only says that there is none."""
-        if flags and (number := item.varint()):
-            raise item.fail(f"pointer attribute {number} is not known to this version of tilec")
+    def _mark(self, item: Cursor, flags: int) -> int | None:
+        if not flags:
+            return None
+        mark = item.varint()
+        if mark:
+            raise item.fail(f"pointer attribute {mark} is not known to this version of tilec")
+        return mark
 
     def _pointer(self, item: Cursor) -> Pointer:
         flags = self._flags(item, (13, 4))
-        element = self._element(item)
-        self._skip_attribute(item, flags)
-        return Pointer(element)
+        return Pointer(self._element(item), self._mark(item, flags))
 
     def _tile(self, item: Cursor) -> Tile:
         element = self[item.varint()]
@@ -146,8 +149,7 @@ class Types:
             or any(n is not None and n < 1 for n in (*shape, *strides))
         ):
             raise item.fail("a tensor's extents and strides do not fit")
-        self._skip_attribute(item, flags)
-        return TensorView(element, shape, strides)
+        return TensorView(element, shape, strides, self._mark(item, flags))
 
     def _view_tensor(self, item: Cursor, tile: tuple[int, ...]) -> TensorView:
         kind = self[item.varint()]
@@ -177,21 +179,28 @@ class Types:
     def _view(self, item: Cursor, tag: int) -> View:
         flags = self._flags(item, (13, 3) if tag == _PARTITION else (13, 1))
         tile = item.ints(4)
-        steps = item.ints(4) if tag == _STRIDED else ()
+        steps = item.ints(4) if tag == _STRIDED else tile
         tensor = self._view_tensor(item, tile)
+        dims, sparse = tuple(range(len(tile))), None
         if tag == _GATHER_SCATTER:
-            sparse = item.varint()
+            sparse, steps = item.varint(), (1,) * len(tile)
             if sparse >= len(tile):
                 raise item.fail(f"a gather-scatter view has no dimension {sparse}")
-            return GatherScatterView(tile, tensor, sparse, self._padding(item, flags, tensor))
-        dims = item.ints(4)
+        else:
+            dims = item.ints(4)
         if sorted(dims) != list(range(len(tile))):
             raise item.fail(f"a view's dimensions {dims} are no order of its tensor's")
-        if tag == _PARTITION:
-            return PartitionView(tile, tensor, dims, self._padding(item, flags, tensor))
         if len(steps) != len(tile) or any(step < 1 for step in steps):
             raise item.fail(f"a strided view's steps {steps} do not fit its tile")
-        return StridedView(tile, steps, tensor, dims, self._padding(item, flags, tensor))
+        return View(
+            name=_VIEWS[tag],
+            tile=tile,
+            tensor=tensor,
+            steps=steps,
+            dims=dims,
+            sparse=sparse,
+            padding=self._padding(item, flags, tensor),
+        )
 
 
 def _extents(item: Cursor, extents: tuple[int, ...], element: Scalar | Pointer) -> tuple[int, ...]:

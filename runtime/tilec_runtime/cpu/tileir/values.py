@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Padding, Pointer, Scalar, Tile
+from tilec_runtime.cpu.tileir.ir import NumberAttr, Padding, Pointer, Scalar, Tile
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
@@ -239,13 +239,9 @@ def elements(kind: Tile, data: bytes) -> Array:
     return whole
 
 
-def scalar(number: IntegerAttr | FloatAttr) -> Array:
+def scalar(number: NumberAttr) -> Array:
     """Decode an attribute's number, such as a reduction's identity, to rank 0."""
-    bits = (
-        number.bits
-        if isinstance(number, FloatAttr)
-        else number.value & ((1 << number.type.bits) - 1)
-    )
+    bits = number.bits & ((1 << number.type.bits) - 1)
     return elements(Tile(number.type, ()), bits.to_bytes(element_bytes(number.type), "little"))
 
 

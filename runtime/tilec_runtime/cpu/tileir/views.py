@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,10 +10,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import (
     Block,
-    GatherScatterView,
     Op,
-    PartitionView,
-    StridedView,
     TensorView,
     Value,
     View,
@@ -40,52 +36,19 @@ class Tensor(NamedTuple):
     strides: Array
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Geometry:
-    """The partition of a tensor by a view, per dimension of the tile.
-
-    Attributes:
-        tile: extents of a tile.
-        steps: elements between the starts of consecutive tiles.
-        dims: the tensor's dimension of each dimension of the tile.
-        sparse: tile dimension whose index is a tile of positions, None for none.
-    """
-
-    tile: tuple[int, ...]
-    steps: tuple[int, ...]
-    dims: tuple[int, ...]
-    sparse: int | None = None
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether tiles of different indices can share elements."""
-        return any(step < extent for step, extent in zip(self.steps, self.tile, strict=True))
-
-    @classmethod
-    def of(cls, view: View) -> Geometry:
-        """Derive the geometry from a view's type."""
-        if isinstance(view, GatherScatterView):
-            rank = len(view.tile)
-            return cls(
-                tile=view.tile, steps=(1,) * rank, dims=tuple(range(rank)), sparse=view.sparse_dim
-            )
-        steps = view.steps if isinstance(view, StridedView) else view.tile
-        return cls(tile=view.tile, steps=steps, dims=view.dim_map)
-
-
 def view_type(op: Op, name: str = "view") -> View:
     """Return the type of an operand that is a view with tiles."""
     kind = op.operand(name).type
-    assert isinstance(kind, PartitionView | StridedView | GatherScatterView)
+    assert isinstance(kind, View)
     return kind
 
 
-def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
+def starts_of(view: View, op: Op) -> Callable[[Frame], list[Array]]:
     """Return a function of the first index along each dimension of the tile.
 
     Its shape is (blocks or 1,), with an additional axis of positions for a sparse dimension.
     """
-    index, steps = op.operands["index"], geometry.steps
+    index, steps = op.operands["index"], view.steps
 
     def starts(frame: Frame) -> list[Array]:
         return [_start(frame.get(value), step) for value, step in zip(index, steps, strict=True)]
@@ -154,8 +117,8 @@ def _get_tensor_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _get_index_space_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
-    geometry = Geometry.of(view_type(op, "source"))
-    return _extents(op, geometry.dims, geometry.steps)
+    view = view_type(op, "source")
+    return _extents(op, view.dims, view.steps)
 
 
 def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:

@@ -19,15 +19,18 @@ from tilec_runtime.cpu.tileir.ir import (
     Module,
     Op,
     Overflow,
+    Padding,
     Pointer,
     Predicate,
     Scalar,
     Signature,
     Signedness,
+    TensorView,
     Tile,
     Token,
     Type,
     Value,
+    View,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import BINDERS, Program, body_of, prepare
@@ -62,6 +65,36 @@ def region_of(name: str, array: np.ndarray) -> MemoryRegion:
         shape=array.shape,
         strides=tuple(stride // array.itemsize for stride in array.strides),
         origin=origin,
+    )
+
+
+def partition(
+    tile: tuple[int, ...],
+    tensor: TensorView,
+    dims: tuple[int, ...],
+    padding: Padding | None = None,
+    steps: tuple[int, ...] | None = None,
+) -> View:
+    """The type of a partition; with `steps` of a strided view."""
+    name = "partition_view" if steps is None else "strided_view"
+    return View(
+        name=name, tile=tile, tensor=tensor, steps=steps or tile, dims=dims, padding=padding
+    )
+
+
+def gathered(
+    tile: tuple[int, ...], tensor: TensorView, sparse: int, padding: Padding | None = None
+) -> View:
+    """The type of a view that gathers and scatters along a dimension."""
+    rank = len(tile)
+    return View(
+        name="gather_scatter_view",
+        tile=tile,
+        tensor=tensor,
+        steps=(1,) * rank,
+        dims=tuple(range(rank)),
+        sparse=sparse,
+        padding=padding,
     )
 
 

@@ -16,6 +16,7 @@ from tests.unit.runtime.cpu.tileir.build import (
     I32,
     TOKEN,
     Builder,
+    partition,
     program,
     region_of,
     run_op,
@@ -30,10 +31,8 @@ from tilec_runtime.cpu.tileir.ir import (
     Global,
     MemoryOrder,
     MemoryScope,
-    PartitionView,
     Pointer,
     Scalar,
-    StridedView,
     TensorView,
     Value,
 )
@@ -609,9 +608,9 @@ def test_reductions_through_views(
     index = [rng.integers(-1, 3, 1 if same else blocks), rng.integers(0, 3, 1 if same else blocks)]
     tensor = TensorView(element, (None, None), (None, None))
     view = (
-        StridedView((2, 4), (step, 4), tensor, (0, 1))
+        partition((2, 4), tensor, (0, 1), steps=(step, 4))
         if step != 2
-        else PartitionView((2, 4), tensor, (0, 1))
+        else partition((2, 4), tensor, (0, 1))
     )
     expected = data.copy()
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.cpu.tileir.build import run_op, tile
-from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Padding, Pointer, Scalar, Tile, Type
+from tilec_runtime.cpu.tileir.ir import NumberAttr, Padding, Pointer, Scalar, Tile, Type
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array, elements, scalar
 
 
@@ -93,15 +93,15 @@ def test_elements(element: Scalar, shape: tuple[int, ...], data: bytes, expected
 @pytest.mark.parametrize(
     ("attribute", "expected"),
     [
-        (IntegerAttr(Scalar.I8, 255), -1),
-        (IntegerAttr(Scalar.I64, 2**64 - 2), -2),
-        (IntegerAttr(Scalar.I1, 1), 1),
-        (FloatAttr(Scalar.F32, 0xFF800000), -np.inf),
-        (FloatAttr(Scalar.TF32, 0x1FC00), 1.0),
-        (FloatAttr(Scalar.F4E2M1FN, 0xF), -6.0),
+        (NumberAttr(Scalar.I8, 255), -1),
+        (NumberAttr(Scalar.I64, 2**64 - 2), -2),
+        (NumberAttr(Scalar.I1, 1), 1),
+        (NumberAttr(Scalar.F32, 0xFF800000), -np.inf),
+        (NumberAttr(Scalar.TF32, 0x1FC00), 1.0),
+        (NumberAttr(Scalar.F4E2M1FN, 0xF), -6.0),
     ],
 )
-def test_numbers_of_attributes(attribute: IntegerAttr | FloatAttr, expected: float) -> None:
+def test_numbers_of_attributes(attribute: NumberAttr, expected: float) -> None:
     found = scalar(attribute)
     assert found.shape == ()
     assert float(found) == expected

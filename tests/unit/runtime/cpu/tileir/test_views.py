@@ -13,18 +13,15 @@ import pytest
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, region_of, run_op
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, gathered, partition, region_of, run_op
 from tests.unit.runtime.cpu.tileir.samples import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.frame import AccessKind, Undetermined
 from tilec_runtime.cpu.tileir.ir import (
-    GatherScatterView,
     MemoryOrder,
     Padding,
-    PartitionView,
     Pointer,
     Scalar,
-    StridedView,
     TensorView,
     Tile,
     Type,
@@ -32,7 +29,7 @@ from tilec_runtime.cpu.tileir.ir import (
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array, Layout, join, take
-from tilec_runtime.cpu.tileir.views import Geometry, Tensor
+from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import FaultError
 
 INDEX_TYPES = (Scalar.I8, Scalar.I16, Scalar.I32, Scalar.I64)
@@ -81,17 +78,17 @@ class Case:
         """For each element of a block's tile its place in the tile, and its place in the buffer;
         None outside the tensor.
         """
-        geometry = Geometry.of(self.view)
+        view = self.view
         found: list[tuple[tuple[int, ...], int | None]] = []
-        for place in np.ndindex(*geometry.tile):
+        for place in np.ndindex(*view.tile):
             at, inside = self.base, True
-            for axis, dim in enumerate(geometry.dims):
+            for axis, dim in enumerate(view.dims):
                 held = self.index[axis][1]
                 row = held[block if len(held) > 1 else 0]
                 where = (
                     int(row[place[axis]])
-                    if axis == geometry.sparse
-                    else int(row) * geometry.steps[axis] + place[axis]
+                    if axis == view.sparse
+                    else int(row) * view.steps[axis] + place[axis]
                 )
                 inside &= 0 <= where < self.extents[dim]
                 at += where * self.strides[dim]
@@ -120,16 +117,15 @@ def cases(
     view: View
     match draw(st.sampled_from(["partition", "strided", "gather"])):
         case "partition":
-            view = PartitionView(tile, tensor, tuple(draw(st.permutations(range(rank)))), padding)
+            view = partition(tile, tensor, tuple(draw(st.permutations(range(rank)))), padding)
         case "strided":
             steps = tuple(draw(st.integers(1, 5)) for _ in range(rank))
-            view = StridedView(
-                tile, steps, tensor, tuple(draw(st.permutations(range(rank)))), padding
-            )
+            dims = tuple(draw(st.permutations(range(rank))))
+            view = partition(tile, tensor, dims, padding, steps)
         case _:
-            view = GatherScatterView(tile, tensor, draw(st.integers(0, rank - 1)), padding)
+            view = gathered(tile, tensor, draw(st.integers(0, rank - 1)), padding)
     blocks = draw(st.integers(1, 6))
-    index = [draw(indices(Geometry.of(view), axis, blocks)) for axis in range(rank)]
+    index = [draw(indices(view, axis, blocks)) for axis in range(rank)]
     low = sum(
         min(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True)
     )
@@ -151,11 +147,11 @@ def random_elements(element: Scalar, rng: np.random.Generator, *shape: int) -> A
 
 
 @st.composite
-def indices(draw: st.DrawFn, geometry: Geometry, axis: int, blocks: int) -> tuple[Tile, Array]:
+def indices(draw: st.DrawFn, view: View, axis: int, blocks: int) -> tuple[Tile, Array]:
     element = draw(st.sampled_from(INDEX_TYPES))
     rows = draw(st.sampled_from([1, blocks]))
-    if axis == geometry.sparse:
-        shape: tuple[int, ...] = (geometry.tile[axis],)
+    if axis == view.sparse:
+        shape: tuple[int, ...] = (view.tile[axis],)
     else:
         shape = ()
         if rows > 1 and draw(st.booleans()):
@@ -260,7 +256,7 @@ def store(case: Case, memory: Memory, held: Array, **more: Any) -> None:
 def matrix(array: Array, tile: tuple[int, ...], *index: Array, **more: Any) -> tuple[Any, ...]:
     """Load tiles of an array of float32, or store `value` there."""
     rank, element = array.ndim, Scalar.F32
-    view = PartitionView(
+    view = partition(
         tile,
         TensorView(element, array.shape, (None,) * rank),
         tuple(range(rank)),
@@ -412,7 +408,7 @@ def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObj
     for _, held in index:
         held.reshape(-1)[:1] = data.draw(_FAR)
     view = case.view
-    if isinstance(view, StridedView):
+    if view.name == "strided_view":
         view = dataclasses.replace(
             view, steps=tuple(min(step, (1 << 31) - 1) for step in some(view.steps, least=1))
         )
