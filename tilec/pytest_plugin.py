@@ -22,7 +22,7 @@ from tilec.cli.app import MANIFEST, App
 from tilec.cli.cases import Opened, Wish, chosen_cases, open_bundle, open_project
 from tilec.cli.devices import find_device, require_device_name
 from tilec.cli.failures import render
-from tilec.cli.run_show import difference, difference_lines
+from tilec.cli.run_show import difference_lines
 from tilec.cli.settings import read_settings
 from tilec.compile.project import Project
 from tilec_runtime.bundle.choose import LANGUAGES
@@ -228,7 +228,7 @@ def _lines(result: CaseResult) -> Iterator[str]:
     yield result.case.name
     for output in result.outputs:
         if not output.comparison.ok:
-            yield f"  {difference(output)}"
+            yield f"  {output.difference}"
             yield from (
                 f"  {click.unstyle(line)}".rstrip() for line in difference_lines(output, None)
             )

@@ -34,6 +34,17 @@ class OutputResult:
     tolerance: Tolerance
     notes: tuple[str, ...] = ()
 
+    @property
+    def difference(self) -> str:
+        """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`."""
+        comparison, limit = self.comparison, self.tolerance
+        index = ", ".join(map(str, comparison.first_index or ()))
+        where = f"{self.name}[{index}] is {comparison.first_actual!r}, expected {comparison.first_expected!r}"
+        allowed = [f"{limit.ulp} ulp"] if limit.ulp else []
+        if limit.rtol or limit.atol or not limit.ulp:
+            allowed.insert(0, f"rtol {limit.rtol:g}, atol {limit.atol:g}")
+        return f"{where}; {comparison.mismatches} of {comparison.total} elements are off ({' or '.join(allowed)})"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Repeats:

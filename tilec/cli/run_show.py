@@ -82,7 +82,7 @@ class Results:
             app.say(self._table.row([*lead, output.name, *numbers, timing]), wrap=False)
             lead, timing = ["", ""], ""
             if not comparison.ok:
-                app.say(f"  {difference(output)}")
+                app.say(f"  {output.difference}")
                 for line in difference_lines(output, terminal_width()):
                     app.say(f"  {line}", wrap=False)
             for note in output.notes:
@@ -108,20 +108,6 @@ def repeats_text(repeats: Repeats) -> str:
         return f"{runs}, equal bits"
     which = ", ".join(f"{name} in {count}" for name, count in repeats.varied)
     return style(f"{runs}, bits differ from the first run: {which}", fg="yellow")
-
-
-def difference(output: OutputResult) -> str:
-    """Format as `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (...)`.
-
-    The parentheses hold the tolerance, such as `rtol 1e-05`.
-    """
-    comparison, limit = output.comparison, output.tolerance
-    index = ", ".join(map(str, comparison.first_index or ()))
-    where = f"{output.name}[{index}] is {comparison.first_actual!r}, expected {comparison.first_expected!r}"
-    allowed = [f"{limit.ulp} ulp"] if limit.ulp else []
-    if limit.rtol or limit.atol or not limit.ulp:
-        allowed.insert(0, f"rtol {limit.rtol:g}, atol {limit.atol:g}")
-    return f"{where}; {comparison.mismatches} of {comparison.total} elements are off ({' or '.join(allowed)})"
 
 
 def difference_lines(output: OutputResult, width: int | None) -> list[str]:

@@ -21,7 +21,7 @@ from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo, VariantInfo
 
-VERSION = 2
+VERSION = 3
 SUFFIX = ".tune"
 _INDEX, _MANIFEST, _BUNDLE = "kit.json", "tilec.toml", "candidates.tilec"
 _FIX = "write it with `tilec tune --prepare KERNEL`, and copy all of it"

@@ -8,8 +8,6 @@ import pickle
 import sys
 import time
 import traceback
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,9 @@ from tilec.bench.clocks import Clocks, driver_text, uuid_of
 from tilec.bench.measure import measure_together
 from tilec.bench.timer import KernelTimer
 from tilec.case.cases import BoundCase, small_case
-from tilec.case.compare import compare, tolerance_for
 from tilec.case.device import KernelCall, ModuleDevice, calls_of
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
-from tilec.case.run import arguments_on
+from tilec.case.run import arguments_on, compared
 from tilec.compile.process import connect
 from tilec.model.tuning import Status
 from tilec.tune import wire
@@ -146,18 +143,9 @@ class Worker:
         (call,) = calls_of(case, module, arguments)
         variant = call.explain().variant.id
         for name, expected in self._expected.items():
-            comparison = compare(
-                device.from_device(arguments[name]),
-                expected,
-                tolerance_for(case.tolerance, case.dtype_of(name)),
-            )
-            if not comparison.ok:
-                index = ", ".join(map(str, comparison.first_index or ()))
-                where = f"{name}[{index}] is {_short(comparison.first_actual)}, expected {_short(comparison.first_expected)}"
-                return (
-                    f"{where}; {comparison.mismatches} of {comparison.total} elements are off",
-                    variant,
-                )
+            output = compared(case, name, device.from_device(arguments[name]), expected)
+            if not output.comparison.ok:
+                return output.difference, variant
         return "", variant
 
     def _timed(self, module: Module, case: BoundCase) -> KernelTimer:
@@ -174,37 +162,17 @@ class Worker:
         return KernelTimer(self._device, self._driver, make, clocks=self._clocks)
 
 
-def _short(value: float | None) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
     """Return the reference's results by name of output.
 
     Raises:
         CaseError: the file cannot be read, or has other contents.
     """
-    params = {param.name: param.dtype for param in case.params}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays: dict[str, Array] = {}
-            for name in (name for name in case.outs if f"out.{name}" in archive):
-                raw, shape = (
-                    archive[f"out.{name}"],
-                    tuple(int(extent) for extent in archive[f"shape.{name}"]),
-                )
-                arrays[name] = raw.view(numpy_dtype(DTYPES[params[name]])).reshape(shape)
-            return arrays
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        TypeError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+            names = [name for name in case.outs if f"out.{name}" in archive]
+            return {n: archive[f"out.{n}"].view(_dtype(case, n))[..., 0] for n in names}
+    except Exception as error:
         fix = "prepare the kit or start the tuning again"
         raise CaseError(
             f"{case.name}: the reference's results cannot be read from {path}: {error}", fix=fix
@@ -212,15 +180,20 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
 
 
 def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
-    """Write a reference's results, rounded to the kernel's dtypes: they are large."""
-    params = {param.name: param.dtype for param in case.params}
-    rows: dict[str, Array] = {}
-    for name, array in results.items():
-        rounded = np.ascontiguousarray(array.astype(numpy_dtype(DTYPES[params[name]])))
-        rows[f"out.{name}"], rows[f"shape.{name}"] = (
-            rounded.reshape(-1).view(np.uint8),
-            np.asarray(array.shape, np.int64),
+    """Write a reference's results, rounded to the kernel's dtypes: they are large.
+
+    Each element is a row of bytes, since NumPy reads no files of some of these dtypes.
+    """
+    rows = {
+        f"out.{name}": np.ascontiguousarray(array.astype(_dtype(case, name))[..., np.newaxis]).view(
+            np.uint8
         )
+        for name, array in results.items()
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(file, **rows)  # type: ignore[arg-type]
+
+
+def _dtype(case: BoundCase, name: str) -> np.dtype[Any]:
+    return numpy_dtype(DTYPES[case.dtype_of(name)])

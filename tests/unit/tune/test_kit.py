@@ -112,6 +112,6 @@ def test_refuses_another_version(path: Path) -> None:
         members = {name: old.read(name) for name in old.namelist()}
     with zipfile.ZipFile(path, "w") as new:
         for name, data in members.items():
-            new.writestr(name, data.replace(b'"version": 2', b'"version": 9'))
-    with pytest.raises(UsageError, match=r"version 9: this tilec reads version 2"):
+            new.writestr(name, data.replace(b'"version": 3', b'"version": 9'))
+    with pytest.raises(UsageError, match=r"version 9: this tilec reads version 3"):
         read(path)
