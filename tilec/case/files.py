@@ -55,6 +55,11 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return result
 
 
+def storable(array: Array) -> Array:
+    """Return an array as NumPy's files hold it: of its extensions' dtypes they keep the size."""
+    return array.view(f"V{array.itemsize}") if array.dtype.isbuiltin == 2 else array
+
+
 def is_file(text: str) -> bool:
     """Return whether a value names a file of an array."""
     return text.endswith(".npy") or _PLACE.fullmatch(text) is not None

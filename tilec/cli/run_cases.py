@@ -15,6 +15,7 @@ import numpy as np
 
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.device import KernelCall, ModuleDevice
+from tilec.case.files import storable
 from tilec.case.functions import Functions
 from tilec.case.inputs import Array, planned_inputs
 from tilec.case.run import CaseResult, RunReport, Save, run_case
@@ -190,7 +191,7 @@ def _saver(app: App, folder: Path) -> Save:
     def save(case: BoundCase, name: str, array: Array) -> None:
         path = folder / f"{case.name.replace('/', '.')}.{name}.npy"
         with atomic_write(path) as file:
-            np.save(file, array)
+            np.save(file, storable(array))
         app.detail(f"wrote {app.show(path)}")
 
     return save

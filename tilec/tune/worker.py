@@ -19,6 +19,7 @@ from tilec.bench.measure import measure_together
 from tilec.bench.timer import KernelTimer
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.device import KernelCall, ModuleDevice, calls_of
+from tilec.case.files import storable
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.case.run import arguments_on, compared
 from tilec.compile.process import connect
@@ -171,7 +172,7 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = [name for name in case.outs if f"out.{name}" in archive]
-            return {n: archive[f"out.{n}"].view(_dtype(case, n))[..., 0] for n in names}
+            return {name: archive[f"out.{name}"].view(_dtype(case, name)) for name in names}
     except Exception as error:
         fix = "prepare the kit or start the tuning again"
         raise CaseError(
@@ -180,15 +181,9 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
 
 
 def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
-    """Write a reference's results, rounded to the kernel's dtypes: they are large.
-
-    Each element is a row of bytes, since NumPy reads no files of some of these dtypes.
-    """
+    """Write a reference's results, rounded to the kernel's dtypes: they are large."""
     rows = {
-        f"out.{name}": np.ascontiguousarray(array.astype(_dtype(case, name))[..., np.newaxis]).view(
-            np.uint8
-        )
-        for name, array in results.items()
+        f"out.{name}": storable(array.astype(_dtype(case, name))) for name, array in results.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:

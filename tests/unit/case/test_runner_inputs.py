@@ -19,11 +19,18 @@ from tilec.case.arguments import (
     parse_overrides,
 )
 from tilec.case.cases import BoundCase, expand_cases
-from tilec.case.files import UnfitError, dtype_in, parse_array_file, read_array
+from tilec.case.files import (
+    UnfitError,
+    dtype_in,
+    numpy_dtype,
+    parse_array_file,
+    read_array,
+    storable,
+)
 from tilec.case.inputs import environment, facts_of, make_inputs, poisoned
 from tilec.manifest.types import Input
 from tilec_runtime.errors import CaseError, Location, UsageError
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.signature import Param, ParamKind
 
 
@@ -306,6 +313,14 @@ def test_numpys_files_come_back(tmp_path: Path, array: Any, dtype: Any, said: st
         assert (found.dtype, found.flags.c_contiguous) == (dtype, True)
         np.testing.assert_array_equal(found, array)
         assert dtype_in(parse_array_file(text, cwd=tmp_path), "x") == said
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_outputs_of_every_dtype_come_back(tmp_path: Path, dtype: DType) -> None:
+    """NumPy itself reads no file of f8e5m2 that it writes."""
+    array = (np.arange(6).reshape(2, 3) % 2).astype(numpy_dtype(dtype))
+    np.save(tmp_path / "x.npy", storable(array))
+    assert read(tmp_path, "x.npy", array.dtype).tobytes() == array.tobytes()
 
 
 def test_safetensors_come_back(tmp_path: Path) -> None:
