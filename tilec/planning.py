@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from tilec.compile import stamp
@@ -104,7 +104,13 @@ def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
     """
     wanted = {target.kind for target in parse_targets(project.manifest, targets)}
     facts = project.languages.items()
-    languages = {name for name, language in facts if wanted.intersection(language.kinds)}
+    return part_of(
+        project, {name for name, language in facts if wanted.intersection(language.kinds)}
+    )
+
+
+def part_of(project: Project, languages: Collection[str]) -> Project:
+    """Return the project with the kernels of some languages: tools of others may be missing."""
     kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.language in languages)
     names = {kernel.name for kernel in kernels}
     return dataclasses.replace(

@@ -78,7 +78,7 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     request = make_request(app, workers=wish.jobs)
     with (
         scratch(folder) as own,
-        Foundry(request, name, target, own, project=project) as foundry,
+        Foundry(request, name, target, own, project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         with _log(wish, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
@@ -119,8 +119,8 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             name,
             target,
             own,
+            project,
             progress.observer(app),
-            project=project,
         ) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
@@ -361,7 +361,7 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             points = [entry.point for device in same for entry in device.entries]
             request = make_request(app, workers=wish.jobs)
             observer, folder = progress.observer(app), own / target
-            with Foundry(request, name, target, folder, observer, project=project) as foundry:
+            with Foundry(request, name, target, folder, project, observer) as foundry:
                 facts = foundry.facts
                 built = {variant.axes for variant in facts.info.variants}
                 compiled = foundry.make(

@@ -10,14 +10,14 @@ from tilec.compile.assemble import bundle_info
 from tilec.compile.declare import declare
 from tilec.compile.events import Done, Failed, Observer
 from tilec.compile.keys import KeyMaker
-from tilec.compile.project import Project, open_project
+from tilec.compile.project import Project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel
 from tilec.model.job import Job
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
-from tilec.planning import BuildRequest, digest_of, runner_of
+from tilec.planning import BuildRequest, digest_of, part_of, runner_of
 from tilec.tune.space import Point
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
@@ -70,8 +70,8 @@ class Foundry:
         kernel: its name in the manifest.
         target: to compile for.
         folder: for bundles of candidates.
+        project: of the request.
         observer: of compiles and notes.
-        project: if it is open already.
 
     Raises:
         ManifestError, BuildError, ToolchainError: as a build would.
@@ -84,15 +84,13 @@ class Foundry:
         kernel: str,
         target: str,
         folder: Path,
+        project: Project,
         observer: Observer | None = None,
-        *,
-        project: Project | None = None,
     ) -> None:
         observer = observer or Observer()
         self._folder, self._profile = folder, request.profile
-        self._project = _of_kernel(
-            project or open_project(request.manifest_path, request.search), kernel
-        )
+        table = next(one for one in project.manifest.kernels if one.name == kernel)
+        self._project = part_of(project, {table.language})
         work = WorkDir(Path(self._project.manifest.root))
         cache = request.open_cache(observer.note)
         self._runner = runner_of(self._project, request, cache, observer, work.spool, work.kept)
@@ -105,7 +103,7 @@ class Foundry:
         self._planned_kernel = self._plan.kernels[0]
         self._keys = KeyMaker(tools=self._declared.tools, inputs=self._declared.inputs)
         self._count = 0
-        self.facts = self._facts(kernel, target)
+        self.facts = self._facts(table, target)
 
     def __enter__(self) -> Foundry:  # noqa: PYI034 - nothing inherits from it
         """Return the compiler."""
@@ -175,9 +173,8 @@ class Foundry:
             )
         return plan
 
-    def _facts(self, name: str, target: str) -> KernelFacts:
-        planned, manifest = self._planned_kernel, self._project.manifest
-        kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+    def _facts(self, kernel: Kernel, target: str) -> KernelFacts:
+        planned = self._planned_kernel
         variants = tuple(dict.fromkeys(job.variant for job in planned.jobs))
         infos = tuple(VariantInfo(id=v.id, axes=v.axes, assume=v.assume) for v in variants)
         return KernelFacts(
@@ -195,20 +192,6 @@ class Foundry:
 def sizes_of(kernel: Kernel, info: KernelInfo) -> tuple[str, ...]:
     """Return the expressions that distinguish launches: the manifest's, or all extents."""
     return kernel.sizes or size_expressions(info)
-
-
-def _of_kernel(project: Project, name: str) -> Project:
-    """Return the project with the kernels of one language: tools of others may be missing."""
-    language = next(kernel.language for kernel in project.manifest.kernels if kernel.name == name)
-    kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.language == language)
-    names = {kernel.name for kernel in kernels}
-    return dataclasses.replace(
-        project,
-        manifest=dataclasses.replace(project.manifest, kernels=kernels),
-        frontends={language: project.frontends[language]},
-        classes={language: project.classes[language]},
-        sources={key: source for key, source in project.sources.items() if key in names},
-    )
 
 
 def _reason(failed: Failed) -> str:
