@@ -12,25 +12,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from tilec.bench.libraries import GpuLibrary, TorchLibrary, open_library, tensor_cores
+from tilec.bench.libraries import GpuLibrary, Library, NumpyLibrary, open_library, tensor_cores
 from tilec.bench.measure import Clock, MeasureOptions, measure
 from tilec.bench.timer import RivalTimer, Timer
 from tilec.bench.work import Ceilings
+from tilec.compile.cache import Cache
 from tilec.compile.own import own_command
-from tilec.model.atomic import atomic_write
 from tilec.model.codec import decode, encode
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.seam import CopyKind, DeviceDriver, DeviceInfo
 from tilec_runtime.device.streams import Stream
-from tilec_runtime.errors import MissingError, OutputError, TilecError
-from tilec_runtime.model.digest import sha256
+from tilec_runtime.errors import MissingError, TilecError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.buffer import DeviceBuffer
 
-FOLDER = "devices"  # in the cache directory
 COPY = 1 << 30  # bytes
 # The dtypes of the products with the side of their matrices, enough to be bound by arithmetic.
 _PRODUCTS = {"bf16": 8192, "f16": 8192, "f32": 8192, "f64": 4096}
@@ -38,41 +35,37 @@ _OPTIONS = MeasureOptions(sample=0.01, least=9, most=30, seconds=0.6)
 # Seconds of rest after the products: they may bring a GPU to its power limit, and the next
 # measurement would be throttled.
 REST = 1.0
-NO_TORCH = "matrix products are measured by torch, which is not installed"
 _LIMIT = 300  # seconds, most of which importing torch may take
 
 
 def known_ceilings(
-    path: Path | None,
+    cache: Cache,
     about: Mapping[str, Any],
     measure: Callable[[], Ceilings],
     *,
+    fresh: bool = False,
     rest: Callable[[float], None] = time.sleep,
 ) -> Ceilings:
     """Return the cached ceilings, or measure and cache them.
 
     Args:
-        path: of the cache entry; None for no cache.
-        about: facts to write beside them.
+        cache: of the user.
+        about: facts that identify the device, its driver and whether torch is installed.
         measure: measures them; without a copy rate they are not cached.
+        fresh: measure them in any case.
         rest: waits for a number of seconds.
     """
-    if path is not None:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return decode(Ceilings, json.loads(path.read_text(encoding="utf-8"))["ceilings"])
+    key = f"ceilings {json.dumps(about)}"
+    known = None if fresh else cache.get_record(key)
+    if known is not None:
+        with contextlib.suppress(ValueError):  # of another release of tilec
+            return decode(Ceilings, known)
     ceilings = measure()
-    if path is not None and ceilings.copy is not None:
-        body = {"about": dict(about), "ceilings": encode(ceilings)}
-        with contextlib.suppress(OutputError), atomic_write(path) as file:
-            file.write((json.dumps(body, indent=2) + "\n").encode())
+    if ceilings.copy is not None:
+        cache.put_record(key, encode(ceilings))
     if ceilings.products:
         rest(REST)
     return ceilings
-
-
-def path_of(cache: Path, about: Mapping[str, Any]) -> Path:
-    """Return the cache entry for a device, its driver and whether torch is installed."""
-    return cache / FOLDER / f"{sha256(json.dumps(about).encode())[:24]}.json"
 
 
 def measured_apart(device: str, command: Sequence[str] = ()) -> Ceilings:
@@ -103,19 +96,20 @@ def measured_apart(device: str, command: Sequence[str] = ()) -> Ceilings:
 
 
 def measure_ceilings(
-    device: DeviceInfo, driver: DeviceDriver, torch: GpuLibrary | None, *, clock: Clock
+    device: DeviceInfo, driver: DeviceDriver, torch: Library | MissingError, *, clock: Clock
 ) -> Ceilings:
     """Measure the ceilings, which takes a few seconds.
 
     Args:
         device: a GPU.
         driver: of the device.
-        torch: on the same GPU; None if it is not installed.
+        torch: on the same GPU, or why it is missing.
         clock: seconds of the host.
     """
     copy = _copy_rate(device, driver, clock)
-    if torch is None:
-        return Ceilings(copy=copy, missing=NO_TORCH)
+    assert not isinstance(torch, NumpyLibrary)
+    if isinstance(torch, MissingError):
+        return Ceilings(copy=copy, missing=f"matrix products are not measured: {torch.what}")
     products, missing = {}, []
     with tensor_cores(torch.module):
         for dtype, side in _PRODUCTS.items():
@@ -168,15 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         driver = driver_of(name)
         device = find_device(name, driver)
-        missing, torch = "", None
         try:
-            library = open_library("torch", device)
-            torch = library if isinstance(library, TorchLibrary) else None
+            torch: Library | MissingError = open_library("torch", device)
         except MissingError as error:
-            missing = "" if "not installed" in error.what else error.what
-        document = encode(measure_ceilings(device, driver, torch, clock=time.perf_counter))
-        document["missing"] = missing or document["missing"]
-        sys.stdout.write(f"{json.dumps(document)}\n")
+            torch = error
+        ceilings = measure_ceilings(device, driver, torch, clock=time.perf_counter)
+        sys.stdout.write(f"{json.dumps(encode(ceilings))}\n")
     except TilecError as error:
         sys.stderr.write(f"{error.what}\n")
         return 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec.bench.ceilings import known_ceilings, measured_apart, path_of
+from tilec.bench.ceilings import known_ceilings, measured_apart
 from tilec.bench.clocks import Clocks, driver_text, uuid_of
 from tilec.bench.libraries import Library, NumpyLibrary, open_library
 from tilec.bench.report import Setting
@@ -24,6 +24,7 @@ from tilec.case.cases import BoundCase
 from tilec.case.device import ModuleDevice, calls_of
 from tilec.case.inputs import Value
 from tilec.case.run import arguments_on
+from tilec.compile.cache import Cache
 from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import MissingError
 from tilec_runtime.launch.load import Module
@@ -36,7 +37,7 @@ class BenchDevice:
         module: the bundle there.
         driver: the driver it was loaded through.
         cold: whether launches find the L2 cache cold.
-        cache: the cache directory, for ceilings; None for no cache.
+        cache: of the user, for ceilings.
         advice: how to get Tile IR into the bundle.
 
     Attributes:
@@ -50,7 +51,7 @@ class BenchDevice:
         driver: DeviceDriver,
         *,
         cold: bool,
-        cache: Path | None,
+        cache: Cache,
         advice: str = "",
     ) -> None:
         self._module, self._driver, self._device = module, driver, module.device
@@ -77,12 +78,8 @@ class BenchDevice:
             "driver": self.setting.driver,
             "torch": find_spec("torch") is not None,
         }
-        path = path_of(self._cache, about) if self._cache else None
-        if fresh and path is not None:
-            with contextlib.suppress(OSError):
-                path.unlink()
         name = f"cuda:{self._device.ordinal}"
-        return known_ceilings(path, about, lambda: measured_apart(name))
+        return known_ceilings(self._cache, about, lambda: measured_apart(name), fresh=fresh)
 
     def refusal(self, case: BoundCase) -> str:
         """Return why the device cannot run a case."""

@@ -32,11 +32,11 @@ from tilec.cli.cases import (
 from tilec.cli.devices import AUTO, CPU, NEEDS_GPU, find_device, find_gpu
 from tilec.cli.files import HTML, require_suffix, require_writable
 from tilec.cli.tables import plural
+from tilec.compile.cache import Cache
 from tilec.compile.project import Project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import atomic_write
-from tilec_runtime.bundle.place import private_root
 from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import UsageError
 from tilec_runtime.launch.load import load
@@ -111,7 +111,7 @@ def run_bench(app: App, given: Given) -> int:
             load(opened.bundle, device, driver=driver),
             driver,
             cold=given.cold is not False,
-            cache=private_root(app.settings.cache_dir, app.warn),
+            cache=Cache(app.settings.cache_dir, note=app.warn),
             advice=opened.advice,
         )
     plan = BenchPlan(cases=cases, points=points, sweep=sweep)

@@ -15,6 +15,7 @@ from tilec.bench.ceilings import (
     measured_apart,
 )
 from tilec.bench.work import NO_RATES, Work, rates_of
+from tilec.compile.cache import Cache
 from tilec.model.codec import encode
 
 DEVICE = Ceilings(copy=4e12, products={"bf16": 800e12})
@@ -45,10 +46,13 @@ def test_the_ceiling_that_allows_least_bounds_a_launch(
 def test_a_gpu_rests_after_products_that_were_measured(tmp_path: Path) -> None:
     """Else the first case would be throttled for the power that they took."""
     rested: list[float] = []
+    cache = Cache(tmp_path / "cache", note=pytest.fail)
     for _ in range(2):
-        found = known_ceilings(tmp_path / "c.json", {}, lambda: DEVICE, rest=rested.append)
+        found = known_ceilings(cache, {}, lambda: DEVICE, rest=rested.append)
         assert found == DEVICE
     assert rested == [ceilings.REST]
+    known_ceilings(cache, {}, lambda: DEVICE, fresh=True, rest=rested.append)
+    assert rested == [ceilings.REST] * 2
 
 
 def saying(text: str, code: int = 0) -> tuple[str, ...]:

@@ -76,7 +76,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     monkeypatch.setattr(
         bench_device,
         "measured_apart",
-        lambda _name: measure_ceilings(driver.device(0), driver, None, clock=time.perf_counter),
+        lambda _name: measure_ceilings(
+            driver.device(0), driver, MissingError("no torch"), clock=time.perf_counter
+        ),
     )
     return driver
 
