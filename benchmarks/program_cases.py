@@ -1,7 +1,7 @@
 """What the benchmarks of launches launch: shapes, classes of arguments, steps of a serving loop;
 and their statistics.
 
-Nothing here needs a GPU: tests/unit/test_program_benchmarks.py tests it.
+Nothing here needs a GPU.
 """
 
 from __future__ import annotations

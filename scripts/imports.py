@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +24,7 @@ def modules() -> dict[str, Path]:
     return {module_name(path): path for path in sorted(paths) if "_templates" not in path.parts}
 
 
+@functools.cache
 def imports_of(tree: ast.Module) -> list[tuple[str, int, bool]]:
     """Return (dotted name, line, inside a function) of every import of a file.
 

@@ -12,13 +12,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
+from tilec.model.toml import tomllib
 
 ROOT = Path(__file__).parent.parent
 # What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run
@@ -70,7 +66,7 @@ def steps(page: str) -> list[Step]:
     """The directives and blocks of a page, in order."""
     found: list[Step] = []
     pending: tuple[str, str] | None = None
-    lines = (ROOT / page).read_text(encoding="utf-8").split("\n")
+    lines = text_of(page).split("\n")
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -104,6 +100,24 @@ def steps(page: str) -> list[Step]:
                 f"{page}:{number}: a directive without a block"
             )
     return found
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the tables under a heading, header rows left out."""
+    section = re.split(rf"^#+ {re.escape(heading)}$", text_of(page), flags=re.MULTILINE)[1]
+    section = re.split(r"^#+ ", section, flags=re.MULTILINE)[0]
+    lines = [line for line in section.split("\n") if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    following = [*(row[0] for row in cells[1:]), ""]
+    return [
+        row
+        for row, after in zip(cells, following, strict=False)
+        if not after.startswith("---") and not row[0].startswith("---")
+    ]
 
 
 class Reader:

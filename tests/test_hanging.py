@@ -9,6 +9,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 # What is tried, and the names that the stacks have to show.
 TESTS = """
@@ -48,6 +50,7 @@ HANG = {
 }
 
 
+@pytest.mark.long
 def test_what_hangs_fails_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(TESTS)
     command = [

@@ -209,7 +209,7 @@ def test_entries_of_a_cache_that_others_can_change(
     it.
     """
     attacked = Attacked(tmp_path / "project", rng := random.Random(7))
-    rounds = campaign.rounds(18, 600)
+    rounds = campaign.rounds(len(ATTACKS), 600)
     for turn in range(rounds):
         attacked.restore()
         monkeypatch.setattr("tilec_runtime.bundle.place._warned", set())
@@ -233,7 +233,7 @@ def test_objects_of_a_directory_that_others_can_change(tmp_path: Path, campaign:
     """What is pinned is taken and nothing else, and each forgery costs one compile at most."""
     attacked = Attacked(tmp_path / "project", rng := random.Random(8))
     changes = (*DAMAGES, exchange)
-    rounds = campaign.rounds(18, 600)
+    rounds = campaign.rounds(2 * len(changes), 600)
     for turn in range(rounds):
         attacked.restore()
         shutil.rmtree(attacked.private)

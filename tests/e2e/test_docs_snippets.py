@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,16 @@ from ruamel.yaml import YAML
 
 import tilec
 import tilec_runtime as runtime
-from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
+from tests.docs_pages import (
+    ROOT,
+    Reader,
+    Step,
+    environment,
+    rows,
+    steps,
+    text_of,
+    with_nvcc,
+)
 from tilec.case.compare import tolerance_for
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
@@ -32,16 +40,12 @@ from tilec.manifest import keys
 from tilec.manifest.load import load_text
 from tilec.manifest.shapes import Either, ListOf, Shape
 from tilec.manifest.tables import Names, Table
+from tilec.model.toml import tomllib
 from tilec_runtime import errors
 from tilec_runtime.bundle import place
 from tilec_runtime.model.arch import ARCHS
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr_build import FUNCTIONS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -52,10 +56,6 @@ PAGES = (
 CORE = "runtime/tilec_runtime/_core/README.md"
 FOLLOWED = {"project", "file", "append", "edit", "output", "plugin", "run"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": ()}
-
-
-def text_of(page: str) -> str:
-    return (ROOT / page).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -235,20 +235,6 @@ def test_error_classes_exist(page: str) -> None:
 
 # --- tables against what they tell of
 # ----------------------------------------------------------------------------------------------
-
-
-def rows(page: str, heading: str) -> list[list[str]]:
-    """The cells of the tables under a heading, header rows left out."""
-    section = re.split(rf"^#+ {re.escape(heading)}$", text_of(page), flags=re.MULTILINE)[1]
-    section = re.split(r"^#+ ", section, flags=re.MULTILINE)[0]
-    lines = [line for line in section.split("\n") if line.startswith("|")]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    following = [*(row[0] for row in cells[1:]), ""]
-    return [
-        row
-        for row, after in zip(cells, following, strict=False)
-        if not after.startswith("---") and not row[0].startswith("---")
-    ]
 
 
 def paths(text: str) -> Iterator[str]:

@@ -4,7 +4,6 @@ located, and what stands there is right.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from hypothesis import given
@@ -12,11 +11,7 @@ from hypothesis import strategies as st
 
 from tests.amount import examples
 from tilec.manifest.locate import Locator
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tilec.model.toml import tomllib
 
 BARE = st.text("abcXYZ019_-", min_size=1, max_size=4)
 CHARS = st.characters(codec="utf-8", exclude_characters="\r", exclude_categories=("Cc", "Cs"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,8 @@ import pytest
 
 from tilec.manifest.keys import json_schema
 from tilec.manifest.load import load, load_text
+from tilec.model.toml import tomllib
 from tilec_runtime.errors import ManifestError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 LANGUAGES = {
     "tile": (".py",),

@@ -9,13 +9,13 @@ import inspect
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
+from tests.docs_pages import rows
 from tests.unit.runtime.ops.device_samples import Held
 from tests.unit.runtime.ops.graph_samples import Cpu, contents
 from tests.waiting import PATIENCE, becomes
@@ -29,19 +29,10 @@ from tilec_runtime import (
     with_context,
 )
 
-PAGES = Path(__file__).parents[4] / "docs" / "how-to"
-
-
-def rows(page: str, heading: str) -> dict[str, tuple[str, str, str]]:
-    """The cells of the table below a heading, by the first one."""
-    text = (PAGES / page).read_text(encoding="utf-8")
-    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    lines = [line for line in section.split("\n") if line.startswith("| `")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {row[0].strip("`"): (row[1], row[2], row[3]) for row in cells}
-
-
-OPS, GRAPHS = rows("ops.md", "Run"), rows("graphs.md", "Capture, then replay")
+OPS, GRAPHS = (
+    {way.strip("`"): cells for way, *cells in rows(f"docs/how-to/{page}.md", heading)}
+    for page, heading in (("ops", "Run"), ("graphs", "Capture, then replay"))
+)
 # Each way, of (an op, a stream of the caller's, a policy, what lets the device go on).
 WAYS: dict[str, Callable[[DeviceOp[Any], Any, Any, threading.Event], Any]] = {
     "op.sync()": lambda op, stream, policy, gate: op.sync(),
