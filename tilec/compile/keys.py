@@ -53,7 +53,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
         )
     ),
     # Only operators use `read`, and only messages use the others.
-    ParamDecl: frozenset({"location", "read", "computed_from", "formula", "follows", "address"}),
+    ParamDecl: frozenset({"location", "read", "reads", "formula", "address"}),
     Param: frozenset({"doc", "optional"}),  # assumptions have the tensors that are None
 }
 

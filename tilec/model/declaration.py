@@ -28,10 +28,8 @@ class ParamDecl:
         location: where it is declared.
         rank: dimensions of a tensor, -1 if unknown.
         read: the kernel reads this output before it writes it.
-        computed_from: of a constant, the parameter that the source computes it from; `formula` is
-            how, as an expression of parameters and constants, empty if unknown.
-        follows: of a constant in the source's configurations, the constants from which the source
-            computes it.
+        reads: of a constant that the source computes, the parameters and constants that it is
+            computed from; `formula` is how, as an expression of these, empty if unknown.
         address: the source loads or stores through it.
     """
 
@@ -45,9 +43,8 @@ class ParamDecl:
     location: Location | None = None
     rank: int = -1
     read: bool = False
-    computed_from: str = ""
+    reads: tuple[str, ...] = ()
     formula: str = ""
-    follows: tuple[str, ...] = ()
     address: bool = False
 
     @property

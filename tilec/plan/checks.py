@@ -69,7 +69,7 @@ def _check_constants(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
             continue
         advice = f": give it some values, such as matrix.{constant.name} = [128]"
         advice += misspelt_axis(constant.name, axes, decl)
-        if constant.computed_from:
+        if constant.reads:
             advice = computed_constant(constant, kernel, decl)
         message = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
         report(message + advice, "matrix")

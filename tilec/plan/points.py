@@ -83,8 +83,8 @@ def _configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Sequence[Point
         report(fault, "matrix")
         return ((),)
     for param in decl.params:
-        replaced = [name for name in param.follows if name in own]
-        if replaced and param.name not in stated:
+        replaced = [name for name in param.reads if name in own]
+        if replaced and param.name in dict(configs[0]):
             report(
                 f"{decl.name} computes {param.name} from {replaced[0]} by a heuristic, and the matrix gives "
                 f'{replaced[0]} other values: compute it too, such as let.{param.name} = "…"',

@@ -16,15 +16,15 @@ _WORD = re.compile(r"[\w.\[\]]+")  # an operand that needs no parentheses
 
 
 def computed_constant(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
-    """Return advice on a constant that the source computes from another parameter.
+    """Return advice on a constant that the source computes from other parameters.
 
     An unknown formula is shown as `…`, which is no valid expression.
     """
-    name, read = constant.name, constant.computed_from
-    given = [param.name for param in decl.params if param.given]
-    if read not in given:
+    name, given = constant.name, [param.name for param in decl.params if param.given]
+    read = next((each for each in constant.reads if each in given), "")
+    if not read:
         return (
-            f", and its heuristic reads {read}: compute it so, "
+            f", and its heuristic reads {', '.join(constant.reads)}: compute it so, "
             f'such as let.{name} = "{constant.formula or "…"}"'
         )
     values = [parse_abi(text)[1].text for text in kernel.args or given]

@@ -186,9 +186,8 @@ HARMLESS: dict[type, dict[str, Any]] = {
     ParamDecl: {
         "location": None,
         "read": True,
-        "computed_from": "n",
+        "reads": ("n",),
         "formula": "n // 2",
-        "follows": ("n",),
         "address": True,
     },
     Param: {"doc": "another text", "optional": True},

@@ -126,7 +126,7 @@ def test_the_first_configuration_completes_the_default(
 
 
 def test_a_constant_that_follows_from_a_replaced_one_is_computed_again() -> None:
-    follows = ParamDecl(name="L", kind="constant", follows=("BM",))
+    follows = ParamDecl(name="L", kind="constant", reads=("BM",))
     decls = {
         "gemm": dataclasses.replace(
             TILE_DECL,

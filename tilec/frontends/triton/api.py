@@ -17,7 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from tilec.frontends.tools.environment import variables_hidden
-from tilec.frontends.triton.heuristics import Known, Read, formula_of
+from tilec.frontends.triton.heuristics import Computed, Rule, apply
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
@@ -209,44 +209,29 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
 
 def configs_of(
     value: object, params: Sequence[Parameter]
-) -> tuple[tuple[dict[str, object], ...], dict[str, Read], dict[str, frozenset[str]]]:
-    """Return the configurations of a kernel, and constants computed at a launch.
+) -> tuple[tuple[dict[str, object], ...], dict[str, Computed]]:
+    """Return the configurations of a kernel, and the constants that its heuristics compute.
 
-    The first is a list of constants and hints, one for each configuration of `@triton.autotune`;
-    values of `@triton.heuristics` that follow from constants are included. The second maps each
-    constant that `@triton.heuristics` computes from an unknown parameter to that parameter and the
-    rule's formula. The third maps each constant that `@triton.heuristics` computes from constants to
-    these.
+    There is a configuration of constants and hints for each one of `@triton.autotune`. It includes
+    the values of `@triton.heuristics` that follow from its constants and from defaults.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     configs: list[dict[str, object]] = [{}]
-    rules: list[Mapping[str, Callable[[Mapping[str, object]], object]]] = []
+    rules: list[tuple[str, Rule]] = []
     while isinstance(value, Autotuner | Heuristics):
         if isinstance(value, Autotuner):
             configs = [_config(each) for each in value.configs]
         else:
-            rules.insert(0, value.values)  # the innermost are computed first
+            rules = [*value.values.items(), *rules]  # the innermost are computed first
         value = value.fn
-    given = {param.name: param.default for param in params if param.default is not None}
     if all(config.get("num_ctas", 1) == 1 for config in configs):
         configs = [{k: v for k, v in config.items() if k != "num_ctas"} for config in configs]
-    computed: dict[str, Read] = {}
-    follows: dict[str, frozenset[str]] = {}
-    constants = {param.name for param in params if param.constant}
+    defaults = {param.name: param.default for param in params if param.default is not None}
+    computed: dict[str, Computed] = {}
     for config in configs:
-        for name, rule in (pair for each in rules for pair in each.items()):
-            known = Known({**given, **config}, constants)
-            with contextlib.suppress(Exception):  # the rule reads arguments of a launch
-                result = rule(known)
-                if not known.read:
-                    config[name] = result
-                    earlier = (follows.get(each, frozenset({each})) for each in known.known)
-                    follows[name] = frozenset().union(*earlier)
-            if known.read:
-                first = computed[known.read].name if known.read in computed else known.read
-                computed[name] = Read(first, formula_of(rule))
-    return tuple(configs), computed, follows
+        computed = apply(rules, config, defaults)
+    return tuple(configs), computed
 
 
 def _config(config: object) -> dict[str, object]:

@@ -12,7 +12,7 @@ from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import parameter_nodes, written_parameters
 from tilec.frontends.triton import api
-from tilec.frontends.triton.heuristics import Read
+from tilec.frontends.triton.heuristics import Computed
 from tilec.frontends.triton.writes import Function, accesses, resolver
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.model.kernel import AxisValue
@@ -49,7 +49,7 @@ def read(module: LoadedModule, name: str, value: object) -> TritonKernel | None:
     syntax = _functions()(kernel)
     addresses, stored = accesses(syntax) if syntax is not None else (frozenset(), frozenset())
     params = api.parameters_of(kernel)
-    configs, computed, follows = api.configs_of(value, params)
+    configs, computed = api.configs_of(value, params)
     ranks = _described(node) if node is not None else {}
     decls = []
     for param in params:
@@ -61,7 +61,7 @@ def read(module: LoadedModule, name: str, value: object) -> TritonKernel | None:
             if param.pointer or not param.dtype
             else "scalar"
         )
-        rule = computed.get(param.name, Read("", ""))
+        rule = computed.get(param.name, Computed((), ""))
         decls.append(
             ParamDecl(
                 name=param.name,
@@ -73,9 +73,8 @@ def read(module: LoadedModule, name: str, value: object) -> TritonKernel | None:
                 default=param.default,
                 location=location,
                 rank=ranks.get(param.name, -1),
-                computed_from=rule.name,
+                reads=rule.reads,
                 formula=rule.formula,
-                follows=tuple(sorted(follows.get(param.name, ()))),
                 address=param.name in addresses,
             )
         )

@@ -1,22 +1,37 @@
-"""Find the names and formulas in rules of `@triton.heuristics`."""
+"""Apply rules of `@triton.heuristics`: values, names that they read, and formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 Rule = Callable[[Mapping[str, object]], object]
 
 
-class Read(NamedTuple):
-    """A name that a rule reads, and the rule's formula, empty if it is no single expression."""
+class Computed(NamedTuple):
+    """A constant that a rule computes.
 
-    name: str
+    Attributes:
+        reads: names of the parameters that it is computed from; a constant that another rule
+            computes is replaced by what that rule reads.
+        formula: the rule's formula, empty if it is no single expression.
+    """
+
+    reads: tuple[str, ...]
     formula: str
 
 
 class Arguments(dict[str, object]):
-    """Arguments of a launch, which has each parameter, however a rule asks for it."""
+    """Arguments of a launch for a rule: known values, and for other names their formulas.
+
+    Attributes:
+        read: the names that the rule has read, in order.
+    """
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        """Start with the known values."""
+        super().__init__(values)
+        self.read: dict[str, None] = {}
 
     def __contains__(self, name: object) -> bool:
         """Whether a launch has the parameter: each does."""
@@ -27,37 +42,46 @@ class Arguments(dict[str, object]):
         del default
         return self[name]
 
-
-class Known(Arguments):
-    """Values of constants for a rule of `@triton.heuristics`.
-
-    Attributes:
-        constants: names of all `tl.constexpr` parameters.
-        read: name of an unknown parameter that the rule reads, or an empty string. A launch
-            argument wins over a constant without a value; the rule reads 1 for such a constant.
-        known: names of the values that the rule reads.
-    """
-
-    def __init__(self, values: Mapping[str, object], constants: Collection[str]) -> None:
-        """Start with the known values."""
-        super().__init__(values)
-        self.constants = constants
-        self.read = ""
-        self.known: set[str] = set()
-
     def __getitem__(self, name: str) -> object:
         """Record the name, and return the value."""
-        if name in self.keys():
-            self.known.add(name)
+        self.read[name] = None
         return super().__getitem__(name)
 
     def __missing__(self, name: str) -> object:
-        """Record the name of a missing value."""
-        if name in self.constants:
-            self.read = self.read or name
-            return 1
-        self.read = name
-        raise KeyError(name)
+        """Return the formula of an unknown value."""
+        return Formula(name)
+
+    def result(self, rule: Rule) -> object:
+        """Return the result of a rule, or a formula without text if it fails."""
+        try:
+            return rule(self)
+        except (Exception, SystemExit):  # noqa: BLE001 - a rule may do anything with a value
+            return Formula("")
+
+
+def apply(
+    rules: Iterable[tuple[str, Rule]], config: dict[str, object], defaults: Mapping[str, object]
+) -> dict[str, Computed]:
+    """Add constants that follow from a configuration and defaults to it; return all computed ones."""
+    computed: dict[str, Computed] = {}
+    for name, rule in rules:
+        arguments = Arguments({**defaults, **config})
+        result = arguments.result(rule)
+        reads = [
+            origin
+            for read in arguments.read
+            for origin in (computed[read].reads if read in computed else (read,))
+        ]
+        computed[name] = Computed(tuple(dict.fromkeys(reads)), formula_of(rule))
+        if not isinstance(result, Formula) and arguments.read.keys() <= arguments.keys():
+            config[name] = result
+    return computed
+
+
+def formula_of(rule: Rule) -> str:
+    """Return the formula of a rule, or an empty string if it is no single expression."""
+    result = Arguments({}).result(rule)
+    return result.text if isinstance(result, Formula) else ""
 
 
 class Formula:
@@ -117,19 +141,3 @@ for _name, _operator in _OPERATORS.items():
     _operate(_name, _operator, "number")
 for _name, _operator in _COMPARISONS.items():
     _operate(_name, _operator, "condition")
-
-
-class _Names(Arguments):
-    """Arguments of a launch; the value of each is a formula of its name."""
-
-    def __missing__(self, name: str) -> object:
-        return Formula(name)
-
-
-def formula_of(rule: Rule) -> str:
-    """Return the formula of a rule, or an empty string if it is no single expression."""
-    try:
-        result = rule(_Names())
-    except (Exception, SystemExit):  # noqa: BLE001 - a rule may do anything with a value
-        return ""
-    return result.text if isinstance(result, Formula) else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilec.frontends.triton.heuristics import Known, Rule, formula_of
+from tilec.frontends.triton.heuristics import Rule, apply, formula_of
 
 
 def stopping(arguments: Mapping[str, Any]) -> object:
@@ -21,12 +21,25 @@ def doubling(arguments: Mapping[str, Any]) -> object:
     return value == 0
 
 
-@pytest.mark.parametrize("rule", [lambda a: a.get("n", 0) == 0, lambda a: "n" in a and a["n"] == 0])
-def test_a_parameter_of_a_launch_is_unknown_however_it_is_read(rule: Rule) -> None:
-    known = Known({"BLOCK": 64}, {"BLOCK"})
-    with pytest.raises(KeyError):
-        rule(known)
-    assert known.read == "n"
+@pytest.mark.parametrize(
+    ("rule", "reads"),
+    [
+        (lambda a: a.get("n", 0) == 0, ("n",)),
+        (lambda a: "n" in a and a["n"] == 0, ("n",)),
+        (lambda a: a["n"] > 0 and a["BLOCK"] > 0, ("n",)),
+        (lambda a: a["WARPS"] * a["BLOCK"], ("WARPS", "BLOCK")),
+        (lambda a: a["bias"] is not None, ("bias",)),
+        (lambda a: a["HALF"] * a["n"], ("BLOCK", "n")),
+        (stopping, ("n",)),
+    ],
+)
+def test_rules_that_read_unknown_parameters_give_no_value(
+    rule: Rule, reads: tuple[str, ...]
+) -> None:
+    config: dict[str, object] = {"BLOCK": 64}
+    rules: list[tuple[str, Rule]] = [("HALF", lambda a: a["BLOCK"] // 2), ("X", rule)]
+    computed = apply(rules, config, {"X": False})
+    assert (config, computed["X"].reads) == ({"BLOCK": 64, "HALF": 32}, reads)
 
 
 @pytest.mark.parametrize(
