@@ -26,7 +26,7 @@ from tilec.frontends.tile.values import (
 )
 from tilec.frontends.tools.python_errors import located, node_location
 from tilec.model.alike import Alike
-from tilec_runtime.errors import Diagnostic
+from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.safety import Fact, Guarantee
 
 # Methods with a bounds check, and the name of their first argument, by kind of parameter. A `Mut`
@@ -36,8 +36,9 @@ _CHECKED = {
     Access.MAPPED: {"store": "at", "load": "at"},
     Access.SPAN: {"store_tile": "number", "load_tile": "number"},
 }
-# Index and extent of the tile along each axis; None along a broadcast axis.
-_Places = Sequence["tuple[Any, str | None] | None"]
+# Index and extent of the tile along each axis, as far as they are known.
+_Places = Sequence["tuple[Any, str | None]"]
+_BROADCAST = object()  # the index along an axis of one element
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,45 +66,45 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Finding:
-    """An access of an array, or another use of it, in one call of a function."""
+    """An access of an array, or another use of it, in one call of a function.
+
+    Attributes:
+        doubt: why it has no proof, followed by notes on the calls that lead there.
+    """
 
     param: str
     fact: Fact
-    wrong: Diagnostic | None = None
     needs: Sequence[str] = ()
-    doubt: Diagnostic | None = None
-    unfollowed: str = ""
     alike: Sequence[Alike] = ()
-    notes: Sequence[Diagnostic] = ()
+    doubt: tuple[Diagnostic, ...] = ()
+    unfollowed: str = ""
+    wrong: Diagnostic | None = None
 
 
 def prove(calls: Sequence[Call], params: Sequence[SafeParam], texts: Mapping[str, str]) -> Proof:
     """Prove the accesses of a kernel, the first of `calls`, as far as possible."""
-    # A caller chooses the grid of mapped outputs, even if they are empty. An owned output without
-    # elements has no blocks.
-    owned = [param.name for param in params if param.access is Access.MUT]
-    unless_empty = f" or {owned[0]}.size == 0" if owned else ""
     followed = frozenset(call.body.function for call in calls)
-    findings: list[_Finding] = []
-    for call in calls:
-        reader = _Reader(call, params, followed, texts, unless_empty)
-        findings += [dataclasses.replace(found, notes=call.notes) for found in reader.findings()]
-    checked = frozenset(found.param for found in findings if found.doubt is not None)
-    doubts: dict[object, tuple[Diagnostic, ...]] = {}
+    readers = [_Reader(call, params, followed, texts) for call in calls]
+    findings = [found for reader in readers for found in reader.findings()]
+    checked = frozenset(found.param for found in findings if found.doubt)
+    facts, requires = list[Fact](), list[str]()
+    doubts: dict[Location | None, tuple[Diagnostic, ...]] = {}
     for found in findings:
-        if found.doubt is not None:
-            doubts.setdefault(found.doubt.location, (found.doubt, *found.notes))
+        if found.param in checked:
+            facts.append(dataclasses.replace(found.fact, guarantee=Guarantee.KERNEL))
+        else:
+            facts.append(found.fact)
+            requires += found.needs
+        if found.doubt:
+            doubts.setdefault(found.doubt[0].location, found.doubt)
     return Proof(
         checked=checked,
-        requires=_unique(
-            n for found in findings if found.param not in checked for n in found.needs
-        ),
+        requires=_unique(requires),
         alike=_unique(same for found in findings for same in found.alike),
-        facts=_unique(_fact(found, checked) for found in findings),
-        unproven=tuple(diagnostic for group in doubts.values() for diagnostic in group),
+        facts=_unique(facts),
+        unproven=tuple(diagnostic for doubt in doubts.values() for diagnostic in doubt),
         unfollowed=_unique((f.param, f.unfollowed) for f in findings if f.unfollowed),
-        # A function that is called may choose by rank, at compile time.
-        wrong=_unique(found.wrong for found in findings if found.wrong and not found.notes),
+        wrong=_unique(found.wrong for found in findings if found.wrong),
     )
 
 
@@ -115,13 +116,6 @@ def promises(body: Body, texts: Mapping[str, str]) -> Iterator[Fact]:
             what = f"{said}: unchecked = True promises tiles that begin in it"
             at = node_location(texts, body.file, node)[0]
             yield Fact(guarantee=Guarantee.NONE, what=what, location=at)
-
-
-def _fact(found: _Finding, checked: frozenset[str]) -> Fact:
-    guarantee = Guarantee.LAUNCH if found.needs else Guarantee.CONSTRUCTION
-    if found.param in checked:
-        guarantee = Guarantee.KERNEL
-    return dataclasses.replace(found.fact, guarantee=guarantee)
 
 
 def _unique(items: Iterable[Any]) -> tuple[Any, ...]:
@@ -153,29 +147,41 @@ class _Reader:
         params: Sequence[SafeParam],
         followed: frozenset[Any],
         texts: Mapping[str, str],
-        unless_empty: str,
     ) -> None:
-        self._body, self._values, self._params = call.body, call.values, params
-        self._followed, self._texts, self._unless_empty = followed, texts, unless_empty
-        self._accounted: set[int] = set()
+        self._call, self._values, self._file = call, call.values, call.body.file
+        self._params, self._followed, self._texts = params, followed, texts
+        # A caller chooses the grid of mapped outputs, even if they are empty. An owned output
+        # without elements has no blocks.
+        owned = [param.name for param in params if param.access is Access.MUT]
+        self._unless_empty = f" or {owned[0]}.size == 0" if owned else ""
+        # Names of arrays in uses that are analyzed; another use lets the array escape.
+        self._analyzed: set[ast.expr | None] = set()
 
-    def findings(self) -> Iterator[_Finding]:
-        """Yield the accesses of arrays, then uses by which an array escapes the analysis."""
-        nodes = [node for node in ast.walk(self._body.node) if isinstance(node, ast.expr)]
-        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
-        for node in nodes:
-            if isinstance(node, ast.Call):
-                if (access := self._access(node)) is not None:
-                    yield from self._judged(node, *access)
-                self._account_for_passed(node)
-            elif isinstance(node, ast.Attribute):
-                param = self._values.of(node.value)
-                if isinstance(param, SafeParam) and node.attr not in _CHECKED.get(param.access, ()):
-                    self._accounted.add(id(node.value))
-        self._account_for_aliases()
-        for node in nodes:
-            if isinstance(node, ast.Name) and id(node) not in self._accounted:
-                yield from self._unaccounted(node)
+    def findings(self) -> list[_Finding]:
+        """Return accesses of arrays, and uses by which an array escapes, as the source has them."""
+        nodes = ast.walk(self._call.body.node)  # a node before its parts
+        return sorted((found for node in nodes for found in self._read(node)), key=_place)
+
+    def _read(self, node: ast.AST) -> Iterator[_Finding]:
+        """Yield what one node does with arrays, and note the names of arrays that it explains."""
+        match node:
+            case ast.Call():
+                access = self._access(node)
+                if access is not None and not _is_unchecked(node):
+                    yield self._judged(node, *access)
+                self._analyzed.update(self._passed(node))
+            case ast.Attribute(value=array, attr=name):
+                param = self._values.of(array)
+                if isinstance(param, SafeParam) and name not in _CHECKED.get(param.access, ()):
+                    self._analyzed.add(array)
+            case ast.Assign(targets=targets, value=ast.Name() as array):
+                # Other names of the array, each of which is bound once.
+                param = self._values.of(array)
+                same = all(self._values.of(target) is param for target in targets)
+                if isinstance(param, SafeParam) and same:
+                    self._analyzed.add(array)
+            case ast.Name() if node not in self._analyzed:
+                yield from self._escaped(node)
 
     def _access(self, call: ast.Call) -> tuple[SafeParam, str, ast.expr | None] | None:
         """Return array, method and first argument of a call that accesses an array, or None."""
@@ -193,41 +199,37 @@ class _Reader:
             return None
         if not isinstance(param, SafeParam):
             return None
-        self._accounted.add(id(array))
+        self._analyzed.add(array)
         return param, name, first
 
     def _judged(
         self, call: ast.Call, param: SafeParam, name: str, first: ast.expr | None
-    ) -> Iterator[_Finding]:
-        if _is_unchecked(call):
-            return
-        at, _ = node_location(self._texts, self._body.file, call)
+    ) -> _Finding:
+        """Return the proof of an access, or the doubt about it."""
+        at, _ = node_location(self._texts, self._file, call)
         said = ast.unparse(call.func)
-        what = f"{said} at {self._body.file}:{call.lineno}: each tile begins in {param.name}"
+        what = f"{said} at {self._file}:{call.lineno}: each tile begins in {param.name}"
         fact = Fact(guarantee=Guarantee.CONSTRUCTION, what=what, location=at)
-        alike: tuple[Alike, ...] = ()
+        found = _Finding(param=param.name, fact=fact)
         try:
             places = self._places(call, param, name, first)
-            known = [(None, None) if place is None else place for place in places]
-            alike = tuple(of_access(param, known, self._params, like=name == "load_tile_like"))
+            alike = tuple(of_access(param, places, self._params, like=name == "load_tile_like"))
+            found = dataclasses.replace(found, alike=alike)
             needs = self._needs(param, places)
-            yield _Finding(param=param.name, fact=fact, needs=needs, alike=alike)
-        except _RankError as error:
-            wrong = located(self._texts, at, f"{name}: {error.what}", hint=error.hint)
-            doubt = self._doubt(call, said, error.what, error.hint)
-            yield _Finding(param=param.name, fact=fact, doubt=doubt, wrong=wrong)
         except _DoubtError as error:
-            doubt = self._doubt(call, said, error.what, error.hint)
+            wrong, unfollowed = None, ""
+            # A function that is called may choose by rank, at compile time.
+            if isinstance(error, _RankError) and not self._call.notes:
+                wrong = located(self._texts, at, f"{name}: {error.what}", hint=error.hint)
             # An explicit padding shows that the author considered elements outside the array.
-            meant = any(item.arg == "padding" for item in call.keywords)
-            lost = isinstance(error, _ShapeError) and not meant
-            yield _Finding(
-                param=param.name,
-                fact=fact,
-                doubt=doubt,
-                alike=alike,
-                unfollowed=f"{at}: {said}" if lost else "",
-            )
+            padded = any(item.arg == "padding" for item in call.keywords)
+            if isinstance(error, _ShapeError) and not padded:
+                unfollowed = f"{at}: {said}"
+            doubt = self._doubt(call, said, error.what, error.hint)
+            return dataclasses.replace(found, doubt=doubt, wrong=wrong, unfollowed=unfollowed)
+        if needs:
+            fact = dataclasses.replace(fact, guarantee=Guarantee.LAUNCH)
+        return dataclasses.replace(found, fact=fact, needs=needs)
 
     def _places(
         self, call: ast.Call, param: SafeParam, name: str, first: ast.expr | None
@@ -258,7 +260,7 @@ class _Reader:
         if not len(index) == len(sizes) == param.rank:
             raise _other_rank(param, value, index, sizes)
         return [
-            None if axis in once else place
+            (_BROADCAST, None) if axis in once else place
             for axis, place in enumerate(zip(index, sizes, strict=True))
         ]
 
@@ -272,11 +274,10 @@ class _Reader:
     def _needs(self, param: SafeParam, places: _Places) -> list[str]:
         """Return the launch conditions for a tile that begins in its array. Raises _DoubtError."""
         needs = []
-        for axis, place in enumerate(places):
-            if place is None:
+        for axis, (value, size) in enumerate(places):
+            if value is _BROADCAST:
                 needs.append(f"{param.name}.shape[{axis}] == 1")
                 continue
-            value, size = place
             if size is None:
                 what = (
                     f"the tile's extent of dimension {axis} is not a constant that can be followed"
@@ -298,42 +299,36 @@ class _Reader:
                 needs.append(f"{own.text} >= {index.below}{excuse}")
         return needs
 
-    def _account_for_passed(self, call: ast.Call) -> None:
-        """Account for arrays that a followed function takes as parameters."""
+    def _passed(self, call: ast.Call) -> Iterator[ast.expr]:
+        """Yield the arguments that are arrays for a followed function, which is read apart."""
         callee = self._values.callee(call.func)
-        if callee is None or callee.function not in self._followed:
-            return
-        inside = self._values.inside(callee, call)
-        for name, passed in (passed_to(callee, call) or {}).items():
-            if isinstance(inside.of(ast.Name(id=name)), SafeParam):
-                self._accounted.add(id(passed))
+        if callee is not None and callee.function in self._followed:
+            inside = self._values.inside(callee, call)
+            for name, passed in (passed_to(callee, call) or {}).items():
+                if isinstance(inside.of(ast.Name(id=name)), SafeParam):
+                    yield passed
 
-    def _account_for_aliases(self) -> None:
-        """Account for arrays that a statement gives another name, which is bound once."""
-        for node in ast.walk(self._body.node):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-                value = self._values.of(node.value)
-                names = all(isinstance(target, ast.Name) for target in node.targets)
-                known = names and isinstance(value, SafeParam)
-                if known and all(self._values.of(target) is value for target in node.targets):
-                    self._accounted.add(id(node.value))
-
-    def _unaccounted(self, node: ast.Name) -> Iterator[_Finding]:
-        """Yield the uses by which an array escapes, and names of arrays that are bound again."""
+    def _escaped(self, node: ast.Name) -> Iterator[_Finding]:
+        """Yield the use of a name by which an array escapes, or is bound again."""
         value, given = self._values.of(node), self._values.given.get(node.id)
         param = given if value is None else value if isinstance(node.ctx, ast.Load) else None
         if isinstance(param, SafeParam) and param.access in _CHECKED:
-            what = f"{node.id} at {self._body.file}:{node.lineno}: accesses elsewhere are checked"
-            at, _ = node_location(self._texts, self._body.file, node)
+            what = f"{node.id} at {self._file}:{node.lineno}: accesses elsewhere are checked"
+            at, _ = node_location(self._texts, self._file, node)
             fact = Fact(guarantee=Guarantee.KERNEL, what=what, location=at)
             hint = "pass it to functions of the project by name, or load here and pass the tile on"
             doubt = self._doubt(node, node.id, "what is done with it here is not followed", hint)
             yield _Finding(param=param.name, fact=fact, doubt=doubt)
 
-    def _doubt(self, node: ast.expr, said: str, why: str, hint: str) -> Diagnostic:
-        at, _ = node_location(self._texts, self._body.file, node)
+    def _doubt(self, node: ast.expr, said: str, why: str, hint: str) -> tuple[Diagnostic, ...]:
+        at, _ = node_location(self._texts, self._file, node)
         message = f"{said} is checked inside of the kernel: {why}"
-        return located(self._texts, at, message, hint=hint)
+        return located(self._texts, at, message, hint=hint), *self._call.notes
+
+
+def _place(found: _Finding) -> tuple[int, int]:
+    at = found.fact.location
+    return (at.line, at.column) if at else (0, 0)
 
 
 def _other_rank(
