@@ -11,6 +11,7 @@ goes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import tempfile
@@ -25,8 +26,9 @@ from common import TILE_KERNELS, example_project, median, options, save, spent, 
 from tilec.build import build as build_here
 from tilec.compile.events import Observer, Outcome
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import compiler
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec.frontends.tools import tileiras
+from tilec.model.job import Job
 from tilec.planning import BuildRequest, plan_only
 
 
@@ -113,39 +115,18 @@ def recorded(
     class Recorded(Exception):  # noqa: N818  (not an error: the rest of the compile is not wanted)
         pass
 
-    for job in plan.jobs:
+    def record(job: Job, bytecode: bytes, tool: str, opt: int) -> None:
+        source, output = folder / f"{job.id}.tileirbc", folder / f"{job.id}.cubin"
+        source.write_bytes(bytecode)
+        flags = ("--lineinfo",) if job.spec.lineinfo else ()
+        command = (tool, str(source), "--gpu-name", str(job.target), f"-O{opt}", *flags)
+        runs.append(Run(job=job.id, command=(*command, "-o", str(output))))
+        raise Recorded
 
-        def record(
-            bytecode: bytes,
-            *,
-            tileiras: str,
-            target: str,
-            opt: int,
-            lineinfo: bool,
-            job_id: str = job.id,
-            **_: object,
-        ) -> None:
-            source, output = folder / f"{job_id}.tileirbc", folder / f"{job_id}.cubin"
-            source.write_bytes(bytecode)
-            flags = ("--lineinfo",) if lineinfo else ()
-            command = (
-                tileiras,
-                str(source),
-                "--gpu-name",
-                target,
-                f"-O{opt}",
-                *flags,
-                "-o",
-                str(output),
-            )
-            runs.append(Run(job=job_id, command=command))
-            raise Recorded
-
-        try:
-            with mock.patch.object(compiler, "assemble", record):
+    with mock.patch.object(tileiras, "_assembled", record):
+        for job in plan.jobs:
+            with contextlib.suppress(Recorded):
                 frontend.compile(job)
-        except Recorded:
-            pass
     if len(runs) != len(plan.jobs):
         raise SystemExit(f"{len(plan.jobs)} jobs, but {len(runs)} runs of the assembler")
     return runs

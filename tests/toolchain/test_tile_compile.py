@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.toolchain.projects import run_tool, write
+from tests.toolchain.projects import SEARCH, run_tool, write
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, job, scalar, tensor, vectors
 from tilec.frontends.tile import api
+from tilec.frontends.tile.compiler import newest_bytecode
+from tilec.frontends.tile.toolchain import find
 from tilec.frontends.tools import run
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target
@@ -199,7 +201,7 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     assert used.spill_stores > 0
 
 
-def test_the_newest_bytecode_that_both_know_is_written(tile):
+def test_the_newest_bytecode_that_both_know_is_written():
     listed = run_tool("tileiras", "--list-versions").split()
     newest = max(tuple(map(int, v.split("."))) for v in listed)
-    assert tile._python.bytecode_version() == min(newest, api.BYTECODES[-1])
+    assert newest_bytecode(find(SEARCH)["tileiras"]) == min(newest, api.BYTECODES[-1])

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.projects import write
+from tests.toolchain.projects import SEARCH, write
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors
 from tilec.frontends.tile import api
+from tilec.frontends.tile.toolchain import find
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.signature import Param, ParamKind
@@ -298,7 +299,7 @@ def test_a_hint_out_of_range(tile):
 
 def fake_toolkit(folder: Path, script: str) -> Path:
     """A toolkit whose tileiras is a shell script."""
-    real = Path(frontend()._python.tools()["tileiras"].path).parents[1]
+    real = Path(find(SEARCH)["tileiras"].path).parents[1]
     for name in ("bin", "lib", "include"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for item in ("bin/ptxas", "bin/nvcc", "bin/nvdisasm", "lib/libnvvm.so.4", "include/cuda.h"):
@@ -370,7 +371,7 @@ def test_tileiras_writes_nothing_or_nonsense(tmp_path):
 
 
 def test_warnings_of_tileiras_go_with_the_image(tmp_path, capfd):
-    real = frontend()._python.tools()["tileiras"].path
+    real = find(SEARCH)["tileiras"].path
     script = f"""echo 'loc("kernels/vector.py":13:9): warning: slow load' >&2; exec {real} "$@" """
     (warning,) = assembled_by(tmp_path, script).warnings
     assert warning.render().startswith("kernels/vector.py:13:9: warning: slow load")

@@ -131,22 +131,25 @@ def test_every_variant_of_the_tile_examples() -> None:
 
 
 def test_the_sample_is_what_its_source_compiles_to() -> None:
+    import cuda.tile as ct
+    import cuda.tile.compilation as ctc
+
     from tests.samples.tileir.scale import scale
 
     arrays = [
-        api.Array(
-            dtype="float32",
-            index="i32",
-            strides=(*(None,) * (rank - 1), 1),
-            shape_divisible=(1,) * rank,
-            stride_divisible=(1,) * rank,
-            align=16,
-            shared=False,
-            overlaps_itself=False,
+        ctc.ArrayConstraint(
+            ct.float32,
+            rank,
+            index_dtype=ct.int32,
+            stride_lower_bound_incl=0,
+            alias_groups=(),
+            may_alias_internally=False,
+            stride_constant=(*(None,) * (rank - 1), 1),
+            base_addr_divisible_by=16,
         )
         for rank in (2, 1)
     ]
-    bindings = [*arrays, api.Scalar("int32"), api.Constant(2.5)]
+    bindings = [*arrays, ctc.ScalarConstraint(ct.int32), ctc.ConstantConstraint(2.5)]
     made = api.export(scale, bindings, symbol="scale", target="", version=(13, 3)).bytecode
     assert made == (Path(__file__).parents[1] / "samples" / "tileir" / "scale.tilebc").read_bytes()
     same(made)

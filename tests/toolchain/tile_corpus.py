@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 import cuda.tile as ct
+import cuda.tile.compilation as ctc
 
 from tilec.frontends.tile import api
 from tilec_runtime.cpu.tileir.ir import Version
@@ -187,18 +188,20 @@ def compiled(name: str, version: Version = NEWEST, divisible: int = 1) -> bytes:
     return api.export(kernel, bindings, symbol=name, target="sm_100", version=version).bytecode
 
 
-def _binding(word: str, divisible: int, *, shared: bool, wide: bool) -> api.Binding:
+def _binding(word: str, divisible: int, *, shared: bool, wide: bool) -> Any:
     dtype, _, rank = word.partition(":")
     if not rank:
-        return api.Scalar(DTYPES[dtype])
+        return ctc.ScalarConstraint(getattr(ct, DTYPES[dtype]))
     dims = int(rank)
-    return api.Array(
-        dtype=DTYPES[dtype],
-        index="i64" if wide else "i32",
-        strides=(*(None,) * (dims - 1), 1 if divisible > 1 else None),
-        shape_divisible=(divisible,) * dims,
-        stride_divisible=(*(divisible,) * (dims - 1), 1),
-        align=divisible,
-        shared=shared,
-        overlaps_itself=False,
+    return ctc.ArrayConstraint(
+        getattr(ct, DTYPES[dtype]),
+        dims,
+        index_dtype=ct.int64 if wide else ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=("inputs",) if shared else (),
+        may_alias_internally=False,
+        stride_constant=(*(None,) * (dims - 1), 1 if divisible > 1 else None),
+        stride_divisible_by=(*(divisible,) * (dims - 1), 1),
+        shape_divisible_by=divisible,
+        base_addr_divisible_by=divisible,
     )

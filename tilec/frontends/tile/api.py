@@ -21,61 +21,12 @@ from tilec.frontends.tile import patches
 from tilec.frontends.tools.environment import variables_hidden
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
+from tilec_runtime.model.dtype import DType
 
 # Bytecode versions that cuda.tile writes, oldest first; and those that it writes without a target.
 BYTECODES: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
 PORTABLE: tuple[Version, ...] = BYTECODES[2:]
 FIX = "pip install 'tilec[build]'"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Array:
-    """The compiler's facts about one tensor; the fields are those of cuda.tile's ArrayConstraint.
-
-    Attributes:
-        dtype: attribute name in cuda.tile.
-        index: `i32` or `i64`, the type of extents and strides.
-        strides: known strides in elements, None where free.
-        shape_divisible, stride_divisible: divisors in elements, 1 for none.
-        align: divisor of the base address in bytes.
-        shared: it may overlap the other arrays that are `shared`.
-        overlaps_itself: two of its elements may be one (a constant stride of 0).
-        extents: known extents, None where free; empty where all are.
-    """
-
-    dtype: str
-    index: str
-    strides: tuple[int | None, ...]
-    shape_divisible: tuple[int, ...]
-    stride_divisible: tuple[int, ...]
-    align: int
-    shared: bool
-    overlaps_itself: bool
-    extents: tuple[int | None, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scalar:
-    """A scalar argument; `dtype` is an attribute name in cuda.tile."""
-
-    dtype: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Constant:
-    """A value that is compiled in."""
-
-    value: bool | int | float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tuple:
-    """A tuple of arguments."""
-
-    items: tuple[Binding, ...]
-
-
-Binding = Array | Tuple | Scalar | Constant
 
 
 PLAIN: dict[object, str] = {bool: "bool", int: "i32", float: "f32"}
@@ -131,6 +82,16 @@ def cuda_tile() -> ModuleType:
         ) from exc
     patches.name_installed_files()
     return typing.cast("ModuleType", cuda.tile)
+
+
+def compilation() -> Any:
+    """Return the module `cuda.tile.compilation`."""
+    return cuda_tile().compilation
+
+
+def dtype(dtype: DType) -> Any:
+    """Return cuda.tile's object of a dtype that it has."""
+    return getattr(cuda_tile(), dtype.tile)
 
 
 def lang() -> ModuleType:
@@ -228,19 +189,20 @@ def opt_level(kernel: Any, target: str) -> int:
 
 
 def export(
-    kernel: Any, bindings: Sequence[Binding], *, symbol: str, target: str, version: Version
+    kernel: Any, constraints: Sequence[Any], *, symbol: str, target: str, version: Version
 ) -> Exported:
     """Compile a kernel to Tile IR bytecode for `target` (`sm_90`; empty for any).
+
+    `constraints` has cuda.tile's constraint of each parameter.
 
     Raises:
         Exception: TileError and its subclasses for errors in the user's source; others for a wrong
             signature or a bug in cuda.tile.
     """
-    import cuda.tile.compilation as ctc
-
+    ctc = compilation()
     opt = opt_level(kernel, target)
     signature = ctc.KernelSignature(
-        [_constraint(b) for b in bindings], ctc.CallingConvention.cutile_python_v2(), symbol=symbol
+        constraints, ctc.CallingConvention.cutile_python_v2(), symbol=symbol
     )
     output = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught:
@@ -254,31 +216,6 @@ def export(
             bytecode_version=f"{version[0]}.{version[1]}",
         )
     return Exported(bytecode=output.getvalue(), opt=opt, warnings=tuple(caught))
-
-
-def _constraint(binding: Binding) -> Any:
-    import cuda.tile.compilation as ctc
-
-    ct = cuda_tile()
-    if isinstance(binding, Constant):
-        return ctc.ConstantConstraint(binding.value)
-    if isinstance(binding, Scalar):
-        return ctc.ScalarConstraint(getattr(ct, binding.dtype))
-    if isinstance(binding, Tuple):
-        return ctc.TupleConstraint([_constraint(item) for item in binding.items])
-    return ctc.ArrayConstraint(
-        getattr(ct, binding.dtype),
-        len(binding.strides),
-        index_dtype=ct.int64 if binding.index == "i64" else ct.int32,
-        stride_lower_bound_incl=0,
-        alias_groups=("inputs",) if binding.shared else (),
-        may_alias_internally=binding.overlaps_itself,
-        shape_constant=binding.extents or None,
-        stride_constant=binding.strides,
-        stride_divisible_by=binding.stride_divisible,
-        shape_divisible_by=binding.shape_divisible,
-        base_addr_divisible_by=binding.align,
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,20 +6,16 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
-from tilec.frontends.tile.declare import TileKernel, read
+from tilec.frontends.tile.declare import TileKernel
 from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
-from tilec.frontends.tile.signature import Bound, bind, symbol_of
-from tilec.frontends.tile.toolchain import find
-from tilec.frontends.tools.kernels import Kernels, placing
-from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.frontends.tile.signature import bind, divisors, symbol_of
+from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
-from tilec.model.declaration import KernelDecl
-from tilec.model.job import Job, Source
+from tilec.model.job import Job
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.image import Image
@@ -28,135 +24,78 @@ from tilec_runtime.model.image import Image
 _UNMASKED: Version = (13, 4)
 
 
-class Compiler:
-    """Declares and compiles. Modules are executed once per process and state of their files."""
+class JobCompiler:
+    """Compiles one job; `tools` may be empty for portable bytecode."""
 
-    def __init__(self, search: ToolSearch) -> None:
-        self._search = search
-        self._found: dict[str, Tool] = {}
-        self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, read)
+    def __init__(
+        self, job: Job, module: LoadedModule, kernel: TileKernel, tools: Mapping[str, Tool]
+    ) -> None:
+        self._job, self._module, self._kernel, self._tools = job, module, kernel, tools
+        self._portable = job.target.kind is TargetKind.TILEIR
+        self._symbol = symbol_of(job.spec.name)
 
-    def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """Execute the module, and return the kernels among its attributes in order of appearance.
-
-        Raises:
-            CompileError: executing it fails; with the user's line.
-            ToolchainError: cuda-tile is missing.
-        """
-        return self._kernels.declare(source)
-
-    def compile(self, job: Job) -> Image:
-        """Compile one variant for one target.
+    def run(self) -> Image:
+        """Return the image.
 
         Raises:
-            CompileError: kernel and manifest contradict each other, or a compiler rejects it.
-            ToolchainError: a tool is missing.
+            CompileError: with located diagnostics, log and command.
+            ToolchainError: tileiras does not start.
         """
-        module, kernel = self._kernels.find(job)
-        with placing(job, module.texts):
-            return self._image(job, module, kernel)
-
-    def _image(self, job: Job, module: LoadedModule, kernel: TileKernel) -> Image:
-        at = kernel.decl.location
-        bound = bind(job, kernel.params)
-        portable = job.target.kind is TargetKind.TILEIR
-        symbol = symbol_of(job.spec.name)
+        constraints, abi = bind(self._job, self._kernel.decl.params, self._kernel.annotations)
         # Drivers read versions up to their own: portable bytecode uses the oldest version that
         # can express the kernel.
-        versions = api.PORTABLE if portable else (self.bytecode_version(),)
-        exported, version = self._export_oldest(
-            job, module, kernel, bound, symbol=symbol, versions=versions
-        )
-        warned = _warnings(exported, module.texts, at)
-        if portable:
+        versions = api.PORTABLE if self._portable else (newest_bytecode(self._tools["tileiras"]),)
+        exported, version = self._export_oldest(constraints, versions)
+        if self._portable:
             return bytecode_image(
-                job,
+                self._job,
                 exported.bytecode,
-                symbol=symbol,
+                symbol=self._symbol,
                 version=version,
-                abi=bound.abi,
-                warnings=warned,
+                abi=abi,
+                warnings=self._warnings(exported),
             )
         return cubin_image(
-            job,
+            self._job,
             exported.bytecode,
-            symbol=symbol,
-            abi=bound.abi,
-            tileiras=self.tools()["tileiras"].path,
+            symbol=self._symbol,
+            abi=abi,
+            tileiras=self._tools["tileiras"].path,
             opt=exported.opt,
-            texts=module.texts,
-            warnings=warned,
-        )
-
-    def tools(self) -> dict[str, Tool]:
-        """Return tileiras and the tools that it uses, searched once."""
-        if not self._found:
-            self._found = find(self._search, digest=False)
-        return self._found
-
-    def bytecode_version(self) -> Version:
-        """Return the newest bytecode version that cuda.tile writes and this tileiras reads: tileiras
-        reads versions up to its own release.
-        """
-        release = self.tools()["tileiras"].release
-        return max(
-            (v for v in api.BYTECODES if v <= release),
-            default=api.BYTECODES[-1 if release == (0, 0) else 0],
+            texts=self._module.texts,
+            warnings=self._warnings(exported),
         )
 
     def _export_oldest(
-        self,
-        job: Job,
-        module: LoadedModule,
-        kernel: TileKernel,
-        bound: Bound,
-        *,
-        symbol: str,
-        versions: Sequence[Version],
+        self, constraints: Sequence[Any], versions: Sequence[Version]
     ) -> tuple[api.Exported, Version]:
         for version in versions[:-1]:
             try:
-                return self._export(
-                    job, module, kernel, bound, symbol=symbol, version=version
-                ), version
+                return self._export(constraints, version), version
             except CompileError as exc:
                 if not api.wants_newer(exc.__cause__):
                     raise
-        return self._export(
-            job, module, kernel, bound, symbol=symbol, version=versions[-1]
-        ), versions[-1]
+        return self._export(constraints, versions[-1]), versions[-1]
 
-    def _export(
-        self,
-        job: Job,
-        module: LoadedModule,
-        kernel: TileKernel,
-        bound: Bound,
-        *,
-        symbol: str,
-        version: Version,
-    ) -> api.Exported:
-        target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
-        name, at = kernel.decl.name, kernel.decl.location
-        hints = dict(job.hints)
-        with (
-            module.active(),
-            _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain,
-        ):
+    def _export(self, constraints: Sequence[Any], version: Version) -> api.Exported:
+        spec, kernel = self._job.spec, self._kernel
+        target = "" if self._portable else str(self._job.target)
+        hints = dict(self._job.hints)
+        with self._module.active(), self._kernel_object(constraints, version) as plain:
             # Without a hint, the lower of the author's level and the profile's counts.
-            hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(plain, target)))
+            hints.setdefault("opt_level", min(spec.opt, api.opt_level(plain, target)))
             try:
                 hinted = api.with_hints(plain, hints)
             except (TypeError, ValueError) as exc:
                 raise CompileError(
-                    f"kernel {name!r}: a hint is out of range: {exc}",
-                    fix=f"change [kernel.{job.spec.name}.hints]",
+                    f"kernel {kernel.decl.name!r}: a hint is out of range: {exc}",
+                    fix=f"change [kernel.{spec.name}.hints]",
                 ) from exc
             try:
                 exported = api.export(
                     hinted,
-                    (api.Tuple(bound.bindings),) if kernel.safe else bound.bindings,
-                    symbol=symbol,
+                    (tuple(constraints),) if kernel.safe else constraints,
+                    symbol=self._symbol,
                     target=target,
                     version=version,
                 )
@@ -166,39 +105,51 @@ class Compiler:
                 function = kernel.safe.function if kernel.safe else api.function_of(plain)
                 raise export_error(
                     exc,
-                    source=job.spec.source,
-                    texts=module.texts,
-                    kernel=name,
-                    at=at,
+                    source=spec.source,
+                    texts=self._module.texts,
+                    kernel=kernel.decl.name,
+                    at=kernel.decl.location,
                     function=function,
                 ) from exc
         _check_tiles(exported.bytecode)
         return exported
 
+    def _kernel_object(
+        self, constraints: Sequence[Any], version: Version
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Return cuda.tile's kernel object for a `with`."""
+        kernel = self._kernel
+        if kernel.safe is None:
+            return contextlib.nullcontext(kernel.kernel)
+        names = [param.name for param in kernel.safe.params]
+        defaults = {p.name: p.default for p in kernel.safe.params if p.default is not None}
+        return entry(
+            kernel.safe,
+            {**defaults, **dict(self._job.variant.constants)},
+            list(self._module.modules.values()),
+            line=kernel.decl.location.line,
+            checks=self._job.spec.checks,
+            # Older bytecode has no unchecked accesses.
+            divisors=divisors(names, constraints) if version >= _UNMASKED else None,
+        )
 
-def _loaded(source: Source, *, again: bool) -> LoadedModule:
-    api.cuda_tile()
-    return load(source, again=again)
+    def _warnings(self, exported: api.Exported) -> tuple[Diagnostic, ...]:
+        texts, found = self._module.texts, []
+        for warned in exported.warnings:
+            place = Location(file=warned.filename, line=warned.lineno)
+            at = place if place.file in texts else self._kernel.decl.location
+            found.append(located(texts, at, str(warned.message), severity="warning"))
+        return tuple(dict.fromkeys(found))
 
 
-def _kernel_of(
-    job: Job,
-    module: LoadedModule,
-    kernel: TileKernel,
-    divisors: Mapping[str, tuple[int, ...]] | None,
-) -> contextlib.AbstractContextManager[Any]:
-    """Return cuda.tile's kernel object for a `with`."""
-    if kernel.safe is None:
-        return contextlib.nullcontext(kernel.kernel)
-    defaults = {p.name: p.default for p in kernel.safe.params if p.default is not None}
-    return entry(
-        kernel.safe,
-        {**defaults, **dict(job.variant.constants)},
-        list(module.modules.values()),
-        line=kernel.decl.location.line,
-        checks=job.spec.checks,
-        divisors=divisors,
-    )
+def newest_bytecode(tileiras: Tool) -> Version:
+    """Return the newest bytecode version that cuda.tile writes and tileiras reads: versions up to
+    its own release.
+    """
+    oldest, newest = api.BYTECODES[0], api.BYTECODES[-1]
+    if tileiras.release == (0, 0):  # it does not say
+        return newest
+    return max((v for v in api.BYTECODES if v <= tileiras.release), default=oldest)
 
 
 def _check_tiles(bytecode: bytes) -> None:
@@ -214,34 +165,3 @@ def _check_tiles(bytecode: bytes) -> None:
             f"a tile of {shape} elements is too large: the most is {MAX_ELEMENTS}",
             fix="give the axes of the matrix that its extents come from smaller values",
         )
-
-
-def _divisors(
-    kernel: TileKernel, bound: Bound, version: Version
-) -> Mapping[str, tuple[int, ...]] | None:
-    """Return divisors of the extents of each array (a known extent divides itself), or None if the
-    bytecode version has no unchecked accesses.
-    """
-    if version < _UNMASKED:
-        return None
-    found = {}
-    for param, array in zip(kernel.params, bound.bindings, strict=True):
-        if isinstance(array, api.Array):
-            extents = array.extents or (None,) * len(array.shape_divisible)
-            known = zip(extents, array.shape_divisible, strict=True)
-            found[param.name] = tuple(
-                divisor if extent is None else extent for extent, divisor in known
-            )
-    return found
-
-
-def _warnings(
-    exported: api.Exported, texts: Mapping[str, str], at: Location
-) -> tuple[Diagnostic, ...]:
-    found = []
-    for warned in exported.warnings:
-        place = (
-            Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
-        )
-        found.append(located(texts, place, str(warned.message), severity="warning"))
-    return tuple(dict.fromkeys(found))

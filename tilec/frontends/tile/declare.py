@@ -11,7 +11,6 @@ from typing import Any
 
 from tilec.frontends.tile import api
 from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
-from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import located, written_parameters
@@ -25,13 +24,13 @@ _WRITES_PREFIX = "atomic_"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TileKernel:
-    """A kernel of a module: cuda.tile's object, the parameters for `bind`, and the declaration.
+    """A kernel of a module: cuda.tile's object, annotations of parameters, and the declaration.
 
     A kernel of the safe language has `safe` in place of the object, which is made for each variant.
     """
 
     kernel: Any
-    params: tuple[FunctionParam, ...]
+    annotations: Mapping[str, api.Annotation]
     decl: KernelDecl
     safe: SafeKernel | None = None
 
@@ -48,10 +47,10 @@ def read(module: LoadedModule, name: str, value: object) -> TileKernel | None:
             return _kernel(module, name, value)
         if language is not None and isinstance(value, language.Kernel):
             kernel, decl = declare_safe(module, name, value)
-            return TileKernel(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
+            return TileKernel(kernel=None, annotations=kernel.annotations, decl=decl, safe=kernel)
     except CompileError as exc:
         refused = KernelDecl.refuse(name, module.source.path, exc.diagnostics)
-        return TileKernel(kernel=None, params=(), decl=refused)
+        return TileKernel(kernel=None, annotations={}, decl=refused)
     return None
 
 
@@ -67,7 +66,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
         raise CompileError(what, diagnostics=(located(module.texts, at, what),)) from exc
     written = _written(node, function.__globals__) if node is not None else set()
     places = written_parameters(module.texts, at.file, node)
-    params, decls = [], []
+    params = []
     for item in inspect.signature(function).parameters.values():
         annotation = annotations.get(item.name, api.Annotation())
         place, type_text = places.get(item.name, (at, ""))
@@ -77,14 +76,6 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
         if kind == "tensor" and (annotation.scalar or plain):
             kind = "scalar"
         params.append(
-            FunctionParam(
-                name=item.name,
-                annotation=annotation,
-                default=default,
-                location=place,
-            )
-        )
-        decls.append(
             ParamDecl(
                 name=item.name,
                 # The manifest may change the dtype of a Python number.
@@ -98,9 +89,9 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
         )
     doc = inspect.cleandoc(function.__doc__ or "")
     decl = KernelDecl(
-        name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls)
+        name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(params)
     )
-    return TileKernel(kernel=kernel, params=tuple(params), decl=decl)
+    return TileKernel(kernel=kernel, annotations=annotations, decl=decl)
 
 
 def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilec.frontends.base import SUFFIXES, ToolSearch
-from tilec.frontends.tile.compiler import Compiler
+from tilec.frontends.tile import api
+from tilec.frontends.tile.compiler import JobCompiler
 from tilec.frontends.tile.cpp import CppCompiler
-from tilec.frontends.tile.toolchain import toolchain
+from tilec.frontends.tile.declare import read
+from tilec.frontends.tile.toolchain import find, toolchain
 from tilec.frontends.tools.inputs import closure, language
+from tilec.frontends.tools.kernels import Kernels, placing
+from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.frontends.tools.search import Tool
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.model.arch import Target, TargetKind
@@ -31,8 +36,9 @@ class TileFrontend:
 
     def __init__(self, search: ToolSearch) -> None:
         """Remember the search paths of tools."""
-        self._search = search
-        self._python, self._cpp = Compiler(search), CppCompiler(search)
+        self._search, self._cpp = search, CppCompiler(search)
+        self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, read)
+        self._tools: Mapping[str, Tool] = {}
 
     def refuse(self, target: Target) -> str:
         """Return why a target cannot be compiled for, with an alternative; empty if it can."""
@@ -76,7 +82,7 @@ class TileFrontend:
             ToolchainError: cuda-tile is missing.
             UsageError: an option is wrong.
         """
-        return self._cpp.declare(source) if _is_cpp(source) else self._python.declare(source)
+        return self._cpp.declare(source) if _is_cpp(source) else self._kernels.declare(source)
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -85,7 +91,18 @@ class TileFrontend:
             CompileError: kernel and manifest contradict each other, or a compiler rejects it.
             ToolchainError: a tool is missing.
         """
-        return self._cpp.compile(job) if _is_cpp(job.spec.source) else self._python.compile(job)
+        if _is_cpp(job.spec.source):
+            return self._cpp.compile(job)
+        module, kernel = self._kernels.find(job)
+        with placing(job, module.texts):
+            if job.target.kind is not TargetKind.TILEIR:
+                self._tools = self._tools or find(self._search, digest=False)
+            return JobCompiler(job, module, kernel, self._tools).run()
+
+
+def _loaded(source: Source, *, again: bool) -> LoadedModule:
+    api.cuda_tile()
+    return load(source, again=again)
 
 
 def _is_cpp(source: Source) -> bool:

@@ -18,7 +18,6 @@ from tilec.frontends.tile.misuse import reaching_around, results, stores_to_refs
 from tilec.frontends.tile.proof import Proof, promises, prove
 from tilec.frontends.tile.reading import read_first
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
-from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tile.values import Values, parameters
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import definition
@@ -30,6 +29,7 @@ from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.safety import Fact, Guarantee, Region, Safety
 
 _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
+_CONSTANTS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +51,13 @@ class SafeKernel:
     requires: tuple[str, ...]
 
     @property
-    def arguments(self) -> tuple[FunctionParam, ...]:
-        """Return the parameters of its entry point."""
-        return tuple(_argument(param) for param in self.params)
+    def annotations(self) -> dict[str, api.Annotation]:
+        """Return the annotations of its constants; its entry point has no others."""
+        return {
+            param.name: api.Annotation(constant=True, inner=_CONSTANTS[param.dtype])
+            for param in self.params
+            if param.access is Access.CONST
+        }
 
 
 def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKernel, KernelDecl]:
@@ -149,18 +153,6 @@ def _variables(body: Body) -> Iterator[AxisUse]:
         if isinstance(found, lang.Axis) and isinstance(inner, ast.expr):
             where = f"{ast.unparse(inner)} at {body.file}:{inner.lineno}"
             yield AxisUse(name=found.name, dtype=isinstance(found, lang.DTypeAxis), where=where)
-
-
-def _argument(param: SafeParam) -> FunctionParam:
-    kinds: dict[str, type] = {"int": int, "float": float, "bool": bool}
-    constant = param.access is Access.CONST
-    annotation = api.Annotation(constant=constant, inner=kinds[param.dtype] if constant else None)
-    return FunctionParam(
-        name=param.name,
-        annotation=annotation,
-        default=param.default,
-        location=param.location,
-    )
 
 
 def _declared(param: SafeParam, *, read: bool) -> ParamDecl:

@@ -9,39 +9,25 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilec.frontends.tile import api
 from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
+from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
 from tilec.model.lists import item_name
-from tilec_runtime.errors import Location
 from tilec_runtime.model.dtype import DTYPES, DType
-from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class FunctionParam:
-    """One parameter of the kernel function: name, annotation as an object, default and place."""
+def bind(
+    job: Job, params: Sequence[ParamDecl], annotations: Mapping[str, api.Annotation]
+) -> tuple[tuple[Any, ...], tuple[AbiSlot, ...]]:
+    """Bind each parameter of the kernel's function.
 
-    name: str
-    annotation: api.Annotation
-    default: AxisValue | None
-    location: Location
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Bound:
-    """A kernel's signature for one job: one binding per parameter of the function, and the slots of
-    the compiled entry point.
-    """
-
-    bindings: tuple[api.Binding, ...]
-    abi: tuple[AbiSlot, ...]
-
-
-def bind(job: Job, params: Sequence[FunctionParam]) -> Bound:
-    """Bind each parameter of the function.
+    Returns:
+        cuda.tile's constraint of each parameter (a tuple for a list of arrays), and the arguments
+        that a launch packs.
 
     Raises:
         CompileError: function, manifest and axes contradict each other; all errors, each at its
@@ -49,15 +35,26 @@ def bind(job: Job, params: Sequence[FunctionParam]) -> Bound:
     """
     binder = _Binder(job)
     mismatches = Mismatches(job)
-    bindings: list[api.Binding] = []
-    slots: list[AbiSlot] = []
-    for item in params:
-        with mismatches.at(item.location):
-            binding, abi = binder.parameter(item)
-            bindings.append(binding)
-            slots.extend(abi)
+    constraints: list[Any] = []
+    for param in params:
+        with mismatches.at(param.location or job.spec.decl.location):
+            annotation = annotations.get(param.name, api.Annotation())
+            constraints.append(binder.parameter(param, annotation))
     mismatches.check()
-    return Bound(bindings=tuple(bindings), abi=tuple(slots))
+    return tuple(constraints), tuple(binder.slots)
+
+
+def divisors(names: Sequence[str], constraints: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+    """Return divisors of the extents of each array; a known extent divides itself."""
+    arrays = api.compilation().ArrayConstraint
+    return {
+        name: tuple(
+            divisor if extent is None else extent
+            for extent, divisor in zip(array.shape_constant, array.shape_divisible_by, strict=True)
+        )
+        for name, array in zip(names, constraints, strict=True)
+        if isinstance(array, arrays)
+    }
 
 
 def symbol_of(name: str) -> str:
@@ -86,31 +83,33 @@ class _Binder(ParameterBinder):
         read = [p for p in tensors if not p.out and p.name not in self._absent]
         # cuda.tile rejects a group of one array.
         self._inputs_share = len(read) > 1
+        self.slots: list[AbiSlot] = []
 
-    def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
-        """Return binding and slots of one parameter of the function."""
-        if item.annotation.unsupported:
-            raise MismatchError(f"parameter {item.name!r}: {item.annotation.unsupported}")
-        stated = item.name in self._params
-        if item.annotation.constant or (not stated and item.name in self._axes):
-            return self._constant(item), ()
-        if not stated and (items := self._items(item.name)):
-            return self._arrays(item, items)
+    def parameter(self, param: ParamDecl, annotation: api.Annotation) -> Any:
+        """Return the constraint of one parameter of the function, and add its slots."""
+        name = param.name
+        if annotation.unsupported:
+            raise MismatchError(f"parameter {name!r}: {annotation.unsupported}")
+        stated = name in self._params
+        if annotation.constant or (not stated and name in self._axes):
+            return self._constant(param, annotation)
+        if not stated and (items := self._items(name)):
+            return tuple(self._array(name, annotation, item) for item in items)
         how = f"annotate it with ct.Constant and add an axis to [{self._table}.matrix]"
-        param = self._stated(item.name, how)
-        if param.kind is ParamKind.SCALAR:
-            return self._scalar(item, param)
-        if param.kind is ParamKind.TENSOR:
-            return self._array(item, param)
+        found = self._stated(name, how)
+        if found.kind is ParamKind.SCALAR:
+            return self._scalar(annotation, found)
+        if found.kind is ParamKind.TENSOR:
+            return self._array(name, annotation, found)
         raise MismatchError(
-            f"parameter {item.name!r} is a {param.kind.value} in the manifest: tile kernels take tensors and scalars"
+            f"parameter {name!r} is a {found.kind.value} in the manifest: tile kernels take tensors and scalars"
         )
 
-    def _constant(self, item: FunctionParam) -> api.Constant:
-        self._refuse_stated(item.name)
-        value = self._axes.get(item.name, item.default)
+    def _constant(self, param: ParamDecl, annotation: api.Annotation) -> Any:
+        name, inner = param.name, annotation.inner
+        self._refuse_stated(name)
+        value = self._axes.get(name, param.default)
         assert value is not None  # the plan has checked it
-        inner = item.annotation.inner
         if isinstance(value, str):
             hint = (
                 "dtypes are taken from the tensors: use x.dtype in the kernel"
@@ -118,31 +117,30 @@ class _Binder(ParameterBinder):
                 else ""
             )
             raise MismatchError(
-                f"constant {item.name!r} is {value!r}, a text: constants are integers, floats and booleans",
+                f"constant {name!r} is {value!r}, a text: constants are integers, floats and booleans",
                 hint,
             )
         if inner is float and type(value) is int:
-            return api.Constant(float(value))
+            value = float(value)
         if inner in (int, float, bool) and type(value) is not inner:
             raise MismatchError(
-                f"constant {item.name!r} is declared as {inner.__name__}, and its value is {value!r}"
+                f"constant {name!r} is declared as {inner.__name__}, and its value is {value!r}"
             )
-        return api.Constant(value)
+        return api.compilation().ConstantConstraint(value)
 
-    def _scalar(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
+    def _scalar(self, annotation: api.Annotation, param: Param) -> Any:
         dtype = self._dtype(param)
-        wanted = item.annotation.scalar
+        wanted = annotation.scalar
         if wanted and wanted != dtype.name:
             raise MismatchError(
-                f"scalar {item.name!r} is annotated as {wanted} in the kernel, and is {dtype.name} in the manifest"
+                f"scalar {param.name!r} is annotated as {wanted} in the kernel, and is {dtype.name} in the manifest"
             )
-        if item.annotation.index != "i32":
+        if annotation.index != "i32":
             raise MismatchError(
-                f"{item.name!r} is annotated as an array in the kernel, and is a scalar in the manifest"
+                f"{param.name!r} is annotated as an array in the kernel, and is a scalar in the manifest"
             )
-        return api.Scalar(dtype.tile), (
-            AbiSlot(type=dtype.name, expr=item.name, size=dtype.bytes, align=dtype.bytes),
-        )
+        self._add(dtype, param.name)
+        return api.compilation().ScalarConstraint(api.dtype(dtype))
 
     def _items(self, name: str) -> list[Param]:
         """Return the arrays of a list; each is a parameter."""
@@ -154,62 +152,54 @@ class _Binder(ParameterBinder):
             if param and param.name not in self._absent
         ]
 
-    def _arrays(
-        self, item: FunctionParam, params: Sequence[Param]
-    ) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
-        parts = [self._array(item, param) for param in params]
-        return api.Tuple(tuple(array for array, _ in parts)), tuple(
-            slot for _, slots in parts for slot in slots
-        )
-
-    def _array(self, item: FunctionParam, param: Param) -> tuple[api.Array, tuple[AbiSlot, ...]]:
-        if item.annotation.scalar:
+    def _array(self, name: str, annotation: api.Annotation, param: Param) -> Any:
+        if annotation.scalar:
             raise MismatchError(
-                f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
+                f"{name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
             )
         rank = param.rank
         if rank < 0:  # the plan asks for none of an annotated parameter
             raise MismatchError(
-                f"tensor {item.name!r} has no rank: a tile kernel is compiled for one",
+                f"tensor {name!r} has no rank: a tile kernel is compiled for one",
                 f"give {self._path(param)}.rank",
             )
-        dtype = self._dtype(param)
+        dtype, index = self._dtype(param), DTYPES[annotation.index]
         assume = self._assume.get(param.name, Assumption(param=param.name))
         if param.stride is None:
             assume = dataclasses.replace(assume, contiguous=True)
         strides = assume.strides(self._strides(param))
         extents = assume.extents(rank)
         inner = [k == rank - 1 for k in range(rank)]
-        array = api.Array(
-            dtype=dtype.tile,
-            index=item.annotation.index,
-            strides=strides,
-            shape_divisible=_whole_bytes(
-                dtype, self._divisors(param.shape_divisible, assume.shape, extents), inner
-            ),
-            stride_divisible=_whole_bytes(
+        if rank and (extents[-1] or 0) % dtype.per_byte:
+            raise MismatchError(
+                f"tensor {name!r} has rows of {extents[-1]} elements, and {dtype.name} has {dtype.per_byte} in a byte"
+            )
+        self.slots.append(AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8))
+        for what in ("shape", "stride"):
+            for k in range(rank):
+                self._add(index, f"{param.name}.{what}[{k}]")
+        return api.compilation().ArrayConstraint(
+            api.dtype(dtype),
+            rank,
+            index_dtype=api.dtype(index),
+            stride_lower_bound_incl=0,
+            alias_groups=("inputs",) if self._inputs_share and not param.out else (),
+            may_alias_internally=0 in strides,
+            shape_constant=extents,
+            stride_constant=strides,
+            stride_divisible_by=_whole_bytes(
                 dtype,
                 self._divisors(param.stride_divisible, assume.stride, strides),
                 [s is None for s in strides],
             ),
-            align=math.lcm(param.align, assume.align),
-            shared=self._inputs_share and not param.out,
-            overlaps_itself=0 in strides,
-            extents=assume.extent,
+            shape_divisible_by=_whole_bytes(
+                dtype, self._divisors(param.shape_divisible, assume.shape, extents), inner
+            ),
+            base_addr_divisible_by=math.lcm(param.align, assume.align),
         )
-        index = DTYPES[item.annotation.index]
-        slots = [AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)]
-        for what in ("shape", "stride"):
-            slots += [
-                AbiSlot(
-                    type=index.name,
-                    expr=f"{param.name}.{what}[{k}]",
-                    size=index.bytes,
-                    align=index.bytes,
-                )
-                for k in range(rank)
-            ]
-        return array, tuple(slots)
+
+    def _add(self, dtype: DType, expr: str) -> None:
+        self.slots.append(AbiSlot(type=dtype.name, expr=expr, size=dtype.bytes, align=dtype.bytes))
 
     def _dtype(self, param: Param) -> DType:
         name = str(self._axes.get(param.dtype, param.dtype))

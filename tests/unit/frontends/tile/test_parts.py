@@ -1,6 +1,4 @@
-"""The parts of the tile frontend that need no compiler: targets, symbols, bindings, messages,
-listings.
-"""
+"""The parts of the tile frontend that need no compiler: targets, symbols, imports."""
 
 from __future__ import annotations
 
@@ -11,16 +9,9 @@ from pathlib import Path
 import pytest
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import api
 from tilec.frontends.tile.frontend import TileFrontend
-from tilec.frontends.tile.signature import FunctionParam, bind, symbol_of
-from tilec.model.declaration import KernelDecl
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec_runtime.errors import CompileError, Location
+from tilec.frontends.tile.signature import symbol_of
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.signature import Assumption, Param, ParamKind
-
-HERE = Location(file="k.py", line=3)
 
 
 @pytest.mark.parametrize(
@@ -80,80 +71,3 @@ def test_symbols(name, symbol):
     assert symbol_of(name) == symbol
     assert symbol.isascii()
     assert symbol.isidentifier()
-
-
-def tensor(name: str, **fields) -> Param:
-    return Param(
-        name=name,
-        kind=ParamKind.TENSOR,
-        dtype=fields.pop("dtype", "f32"),
-        rank=fields.pop("rank", 2),
-        **fields,
-    )
-
-
-def job(*params: Param, assume: tuple[Assumption, ...] = (), **axes) -> Job:
-    decl = KernelDecl(name="k", location=HERE)
-    spec = KernelSpec(
-        name="k",
-        language="tile",
-        source=Source(root="", path="k.py"),
-        decl=decl,
-        symbol="",
-        params=params,
-    )
-    return Job(
-        spec=spec,
-        variant=Variant(kernel="k", id="k", axes=tuple(axes.items()), assume=assume),
-        target=Target.parse("sm_80"),
-    )
-
-
-def function(*names: str, **annotations: api.Annotation) -> list[FunctionParam]:
-    found = [
-        FunctionParam(name=n, annotation=api.Annotation(), default=None, location=HERE)
-        for n in names
-    ]
-    return found + [
-        FunctionParam(name=n, annotation=a, default=None, location=HERE)
-        for n, a in annotations.items()
-    ]
-
-
-def arrays(made: Job, *names: str) -> list[api.Array]:
-    return [b for b in bind(made, function(*names)).bindings if isinstance(b, api.Array)]
-
-
-def test_facts_of_parameter_and_assumption_are_joined_by_their_least_common_multiple():
-    made = job(
-        tensor("x", shape_divisible=(4, 6), stride_divisible=(2, 1), align=4),
-        assume=(
-            Assumption(param="x", shape=(6, 4), stride=(3, 1), align=6),
-            Assumption(param="y", align=128),
-        ),
-    )
-    (array,) = arrays(made, "x")
-    assert (array.shape_divisible, array.stride_divisible, array.align) == ((12, 12), (6, 1), 12)
-
-
-def test_outputs_overlap_nothing_and_inputs_may_overlap_each_other():
-    shared = [
-        a.shared
-        for a in arrays(job(tensor("x"), tensor("y"), tensor("z", out=True)), "x", "y", "z")
-    ]
-    assert shared == [True, True, False]
-    assert [a.shared for a in arrays(job(tensor("x"), tensor("z", out=True)), "x", "z")] == [
-        False,
-        False,
-    ]
-    assert [
-        a.shared for a in arrays(job(tensor("x", out=True), tensor("z", out=True)), "x", "z")
-    ] == [False, False]
-
-
-@pytest.mark.parametrize(
-    ("inner", "value"), [(int, True), (int, 0.5), (bool, 1), (float, True), (int, "f32")]
-)
-def test_constants_of_the_wrong_kind(inner, value):
-    with pytest.raises(CompileError, match="constant 'N' is"):
-        bind(job(N=value), function(N=api.Annotation(constant=True, inner=inner)))
