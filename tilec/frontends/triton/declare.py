@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from tilec.frontends.tools.kernels import definition
@@ -13,7 +12,7 @@ from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import parameter_nodes, written_parameters
 from tilec.frontends.triton import api
 from tilec.frontends.triton.heuristics import Computed
-from tilec.frontends.triton.writes import Function, accesses, resolver
+from tilec.frontends.triton.writes import Function, accesses
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.model.kernel import AxisValue
 
@@ -46,8 +45,7 @@ def read(module: LoadedModule, name: str, value: object) -> TritonKernel | None:
     function = api.function_of(kernel)
     node, at = definition(module, function)
     locations = written_parameters(module.texts, at.file, node)
-    syntax = _functions()(kernel)
-    addresses, stored = accesses(syntax) if syntax is not None else (frozenset(), frozenset())
+    addresses, stored = accesses(kernel, _function)
     params = api.parameters_of(kernel)
     configs, computed = api.configs_of(value, params)
     ranks = _described(node) if node is not None else {}
@@ -102,29 +100,14 @@ def _plain(value: object) -> AxisValue:
     return api.dtype_name(value) or str(value)
 
 
-def _functions() -> Callable[[Any], Function | None]:
-    """Return a function that gives the cached syntax of a `@triton.jit` function.
-
-    It gives None for other values, and for functions of Triton itself.
-    """
-    functions: dict[int, Function | None] = {}
-
-    def function(value: Any) -> Function | None:
-        kernel = api.kernel_of(value)
-        if kernel is None:
-            return None
-        if id(kernel) not in functions:
-            node = next(
-                (n for n in ast.parse(api.text_of(kernel)).body if isinstance(n, ast.FunctionDef)),
-                None,
-            )
-            names = api.function_of(kernel).__globals__
-            functions[id(kernel)] = (
-                Function(node, resolver(names, function)) if node is not None else None
-            )
-        return functions[id(kernel)]
-
-    return function
+def _function(value: object) -> Function | None:
+    """Return the syntax and the globals of a `@triton.jit` function of the user, or None."""
+    kernel = api.kernel_of(value)
+    if kernel is None:
+        return None
+    nodes = ast.parse(api.text_of(kernel)).body
+    node = next((each for each in nodes if isinstance(each, ast.FunctionDef)), None)
+    return None if node is None else Function(node, api.function_of(kernel).__globals__)
 
 
 def _described(node: ast.FunctionDef) -> dict[str, int]:

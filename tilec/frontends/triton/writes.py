@@ -6,8 +6,8 @@ Addresses are followed through arithmetic, assignments, and functions that the k
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from tilec.frontends.tools.python_errors import parameter_nodes
 
@@ -32,30 +32,26 @@ _SAME = (
 Names = frozenset[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Function:
-    """A function of a kernel module.
-
-    Attributes:
-        node: its syntax.
-        called: finds a called function by the expression that names it.
-    """
+class Function(NamedTuple):
+    """A function of a module: its syntax, and values of names that it does not bind."""
 
     node: ast.FunctionDef
-    called: Callable[[ast.expr], Function | None]
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """Names of its parameters, in order."""
-        return tuple(arg.arg for arg in parameter_nodes(self.node))
+    names: Mapping[str, object]
 
 
-def accesses(function: Function) -> tuple[Names, Names]:
-    """Return the parameters that a function or its callees access, and those they store through.
+Finder = Callable[[object], "Function | None"]
 
-    An address is a parameter plus offsets: a loaded value is never taken for an address.
+
+def accesses(kernel: object, find: Finder) -> tuple[Names, Names]:
+    """Return the parameters that a kernel or its callees access, and those they store through.
+
+    An address is a parameter plus offsets: a loaded value is never taken for an address. `find`
+    returns the function that a value is, or None.
     """
-    body = _Body(function, {})
+    function = find(kernel)
+    if function is None:
+        return frozenset(), frozenset()
+    body = _Body(kernel, function, find, {})
     return body.accessed, body.written
 
 
@@ -63,17 +59,21 @@ class _Body:
     """The analysis of one function.
 
     Attributes:
+        params: names of its parameters, in order.
         written: parameters that it stores through. accessed: also those that it loads through.
         returned: for each part of its result, the parameters that it is computed from.
     """
 
-    def __init__(self, function: Function, known: dict[int, _Body]) -> None:
-        self._function = function
-        # Analysed functions by their syntax. A recursive function finds itself here; Triton refuses
+    def __init__(
+        self, value: object, function: Function, find: Finder, known: dict[int, _Body]
+    ) -> None:
+        self._names, self._find = function.names, find
+        # Analyses by the function's value. A recursive function finds itself here; Triton refuses
         # it later.
         self._known = known
-        known[id(function.node)] = self
-        self._roots: dict[str, Names] = {name: frozenset((name,)) for name in function.params}
+        known[id(value)] = self
+        self.params = [arg.arg for arg in parameter_nodes(function.node)]
+        self._roots: dict[str, Names] = {name: frozenset((name,)) for name in self.params}
         self.written: Names = frozenset()
         self.accessed: Names = frozenset()
         self.returned: tuple[Names, ...] = ()
@@ -138,17 +138,26 @@ class _Body:
 
     def _body(self, call: ast.expr) -> _Body | None:
         """Return the analysis of the called function of the user, or None."""
-        function = self._function.called(call.func) if isinstance(call, ast.Call) else None
-        return (
-            (self._known.get(id(function.node)) or _Body(function, self._known))
-            if function is not None
-            else None
-        )
+        value = self._value(call.func) if isinstance(call, ast.Call) else None
+        if id(value) in self._known:
+            return self._known[id(value)]
+        function = self._find(value)
+        return None if function is None else _Body(value, function, self._find, self._known)
+
+    def _value(self, expression: ast.expr) -> object:
+        """Return the value of `name` or `module.name`, or None."""
+        if isinstance(expression, ast.Name):
+            return self._names.get(expression.id)
+        if isinstance(expression, ast.Attribute):
+            # Read `__dict__` only: `getattr` may run a module's `__getattr__`, which may do or
+            # raise anything.
+            return getattr(self._value(expression.value), "__dict__", {}).get(expression.attr)
+        return None
 
     def _given(self, call: ast.Call, body: _Body, names: Names) -> Names:
         """Return the parameters behind the arguments that a callee takes as `names`."""
         bound = {
-            **dict(zip(body._function.params, call.args, strict=False)),
+            **dict(zip(body.params, call.args, strict=False)),
             **{k.arg: k.value for k in call.keywords if k.arg},
         }
         return frozenset().union(
@@ -218,20 +227,3 @@ def _name(called: ast.expr) -> str:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name
     return ""
-
-
-def resolver(
-    names: Mapping[str, object], function_of: Callable[[object], Function | None]
-) -> Callable[[ast.expr], Function | None]:
-    """Return a function that finds callees by `name` or `module.name` in a module's names."""
-
-    def value(expression: ast.expr) -> object:
-        if isinstance(expression, ast.Name):
-            return names.get(expression.id)
-        if isinstance(expression, ast.Attribute):
-            # Read `__dict__` only: `getattr` may run a module's `__getattr__`, which may do or
-            # raise anything.
-            return getattr(value(expression.value), "__dict__", {}).get(expression.attr)
-        return None
-
-    return lambda called: function_of(value(called))

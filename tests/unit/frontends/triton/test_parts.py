@@ -17,7 +17,7 @@ from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.tools.packages import require_minor
 from tilec.frontends.triton import api
 from tilec.frontends.triton.frontend import TritonFrontend
-from tilec.frontends.triton.writes import Function, accesses, resolver
+from tilec.frontends.triton.writes import Function, accesses
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Target
 
@@ -133,7 +133,7 @@ def endless(at):
 """
 
 
-def kernel(body: str) -> Function:
+def analyzed(body: str) -> tuple[frozenset[str], frozenset[str]]:
     nodes = {
         n.name: n
         for n in ast.parse(f"{HELPERS}\ndef k(x, y, idx, n, B):\n{body}").body
@@ -141,16 +141,10 @@ def kernel(body: str) -> Function:
     }
     names: dict[str, object] = {**nodes, "deeper": SimpleNamespace(into=nodes["into"])}
 
-    def function(node: object) -> Function | None:
-        return (
-            Function(node, resolver(names, function)) if isinstance(node, ast.FunctionDef) else None
-        )
+    def find(node: object) -> Function | None:
+        return Function(node, names) if isinstance(node, ast.FunctionDef) else None
 
-    return Function(nodes["k"], resolver(names, function))
-
-
-def written(body: str) -> set[str]:
-    return set(accesses(kernel(body))[1])
+    return accesses(nodes["k"], find)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +156,7 @@ def written(body: str) -> set[str]:
     ],
 )
 def test_parameters_that_are_addresses(body: str, names: set[str]) -> None:
-    assert accesses(kernel(body))[0] == names
+    assert analyzed(body)[0] == names
 
 
 @pytest.mark.parametrize(
@@ -229,4 +223,4 @@ def test_parameters_that_are_addresses(body: str, names: set[str]) -> None:
     ],
 )
 def test_what_a_body_writes(body: str, names: set[str]) -> None:
-    assert written(body) == names
+    assert analyzed(body)[1] == names
