@@ -242,9 +242,5 @@ class _Binder(ParameterBinder):
         return param.value and slot.type in _INTEGERS and self._facts.constant(slot.expr) == 1
 
     def _is_aligned(self, param: api.Parameter, slot: AbiSlot) -> bool:
-        if not param.align:
-            return False
-        address = _ADDRESS.fullmatch(slot.expr)
-        if slot.type == "ptr":
-            return address is not None and self._facts.alignment(address[1]) % _ALIGNED == 0
-        return slot.type in _INTEGERS and self._facts.divisor(slot.expr) % _ALIGNED == 0
+        known = slot.type == "ptr" or slot.type in _INTEGERS
+        return param.align and known and self._facts.divisor(slot.expr) % _ALIGNED == 0

@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import math
-from collections.abc import Mapping
+from types import SimpleNamespace
 
 from tilec.model.job import Variant
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.expr_tree import parse_tree
-from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr_build import Symbol
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 _MOST = 2**62
+
+
+class Multiple(Symbol):
+    """An unknown integer, of which a divisor is known."""
+
+    __slots__ = ("divisor",)
+
+    def __init__(self, divisor: int) -> None:
+        """Store the divisor, or if it exceeds 62 bits its largest power of two."""
+        self.divisor = divisor if divisor < _MOST else min(divisor & -divisor, _MOST)
+
+    def next_pow2(self) -> Multiple:
+        """Return an unknown integer."""
+        return Multiple(1)
+
+    def _sum(self, other: object) -> Multiple:
+        return Multiple(math.gcd(self.divisor, _divisor(other)))
+
+    def _product(self, other: object) -> Multiple:
+        return Multiple(self.divisor * _divisor(other))
+
+    def _quotient(self, other: object) -> Multiple:
+        _divisor(other)  # refuses other numbers than integers
+        return Multiple(1)
+
+    def _decision(self, *_: object) -> bool:
+        raise ExpressionError("it depends on the launch")
+
+    def __neg__(self) -> Multiple:
+        """Return the negated integer."""
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = _sum
+    __mul__ = __rmul__ = _product
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _quotient
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _decision
+    __hash__ = object.__hash__
+
+
+def _divisor(value: object) -> int:
+    if isinstance(value, Multiple):
+        return value.divisor
+    if isinstance(value, int):
+        return abs(value)
+    raise ExpressionError("it is no integer")
 
 
 class ArgumentFacts:
@@ -21,128 +66,63 @@ class ArgumentFacts:
 
     def __init__(self, params: tuple[Param, ...], variant: Variant) -> None:
         """Read the launcher's parameters, and the variant's axes and assumptions."""
-        self._tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
-        self._axes: Mapping[str, AxisValue] = dict(variant.constants)
-        self._assume = {a.param: a for a in variant.assume}
-
-    def alignment(self, name: str) -> int:
-        """Return the alignment of a tensor's address in bytes."""
-        param = self._tensors.get(name)
-        return math.lcm(param.align, self._of(name).align) if param else 1
+        self._values: dict[str, object] = dict(variant.constants)
+        assume = {a.param: a for a in variant.assume}
+        for param in params:
+            dtype = DTYPES.get(str(self._values.get(param.dtype, param.dtype)))
+            if param.kind is ParamKind.TENSOR and param.rank >= 0:
+                assumed = assume.get(param.name, Assumption(param=param.name))
+                self._values[param.name] = _tensor(param, assumed)
+            elif param.kind is ParamKind.SCALAR and dtype and dtype.kind in ("int", "uint"):
+                self._values[param.name] = Multiple(1)
 
     def constant(self, text: str) -> int | None:
-        """Return the value of an expression if every launch has the same, or None.
-
-        Such an expression is a number, an axis, or an extent or stride that the manifest fixes.
-        """
-        try:
-            return self._constant(parse_tree(text))
-        except ExpressionError:
-            return None
+        """Return the value of an expression if it is an integer that all launches share, or None."""
+        value = self._value(text)
+        return value if type(value) is int else None
 
     def divisor(self, text: str) -> int:
         """Return the largest known divisor of an expression's value; 0 if the value is 0."""
+        value = self._value(text)
+        return _divisor(value) if isinstance(value, int | Multiple) else 1
+
+    def _value(self, text: str) -> object:
         try:
-            return self._divisor(parse_tree(text))
+            return expr.parse(text).evaluate(self._values)
         except ExpressionError:
-            return 1
+            return None
 
-    def _of(self, name: str) -> Assumption:
-        return self._assume.get(name, Assumption(param=name))
 
-    def _constant(self, node: ast.expr) -> int | None:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.Name):
-            value = self._axes.get(node.id)
-            return value if type(value) is int else None
-        part = self._part(node)
-        if part is not None and part[1] == "stride":
-            return self._stride(part[0])[part[2]]
-        if part is not None:
-            return self._of(part[0]).extents(self._tensors[part[0]].rank)[part[2]]
-        return None
-
-    def _divisor(self, node: ast.expr) -> int:
-        known = self._constant(node)
-        if known is not None:
-            return abs(known)
-        part = self._part(node)
-        if part is not None:
-            name, attribute, index = part
-            return (
-                self._shape(name)[index]
-                if attribute == "shape"
-                else self._stride_divisors(name)[index]
-            )
-        match node:
-            case ast.Attribute(value=ast.Name(id=name), attr="size") if (
-                name in self._tensors and self._tensors[name].rank > 0
-            ):
-                return _bounded(math.prod(self._shape(name)))
-            case ast.Call(func=ast.Name(id="min" | "max"), args=[*args]) if args:
-                return math.gcd(*map(self._divisor, args))
-            case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return self._divisor(inner)
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return _bounded(self._divisor(left) * self._divisor(right))
-            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
-                return math.gcd(self._divisor(left), self._divisor(right))
-        return 1
-
-    def _part(self, node: ast.expr) -> tuple[str, str, int] | None:
-        """Return tensor, `shape` or `stride`, and dimension of `x.shape[0]`, or None."""
-        match node:
-            case ast.Subscript(
-                value=ast.Attribute(value=ast.Name(id=name), attr="shape" | "stride" as what),
-                slice=place,
-            ):
-                index = (
-                    self._constant(place)
-                    if not isinstance(place, ast.UnaryOp)
-                    else -(self._constant(place.operand) or 0)
-                )
-                rank = self._tensors[name].rank if name in self._tensors else 0
-                if index is not None and -rank <= index < rank:
-                    return name, what, index % rank
-        return None
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        rank = self._tensors[name].rank
-        ones = (1,) * rank
-        fixed, assumed = self._tensors[name].shape_divisible or ones, self._of(name).shape or ones
-        extents = self._of(name).extents(rank)
-        return tuple(
-            math.lcm(a, b) if extent is None else extent
-            for a, b, extent in zip(fixed, assumed, extents, strict=True)
+def _tensor(param: Param, assume: Assumption) -> SimpleNamespace:
+    """Return a tensor for expressions: known extents and strides, and multiples for others."""
+    rank, ones = param.rank, (1,) * param.rank
+    strides = param.stride
+    if strides is None:  # C-contiguous
+        assume = dataclasses.replace(assume, contiguous=True)
+        strides = (*(None,) * (rank - 1), 1)[:rank]
+    shape = [
+        Multiple(math.lcm(fixed, assumed)) if extent is None else extent
+        for extent, fixed, assumed in zip(
+            assume.extents(rank), param.shape_divisible or ones, assume.shape or ones, strict=True
         )
-
-    def _stride(self, name: str) -> tuple[int | None, ...]:
-        """Return a tensor's strides, None for those that vary between launches.
-
-        A C-contiguous tensor has a last stride of 1; fixed extents give further strides.
-        """
-        param = self._tensors[name]
-        if param.stride is None:
-            return dataclasses.replace(self._of(name), contiguous=True).strides(
-                (*(None,) * (param.rank - 1), 1)[-param.rank :]
-            )
-        return self._of(name).strides(param.stride)
-
-    def _stride_divisors(self, name: str) -> tuple[int, ...]:
-        param = self._tensors[name]
-        ones = (1,) * param.rank
-        fixed, assumed = param.stride_divisible or ones, self._of(name).stride or ones
-        divisors = [math.lcm(a, b) for a, b in zip(fixed, assumed, strict=True)]
-        if param.stride is None or self._of(name).contiguous:
-            # A stride of a C-contiguous tensor is the product of the later extents.
-            shape = self._shape(name)
-            divisors = [
-                math.lcm(d, _bounded(math.prod(shape[k + 1 :]))) for k, d in enumerate(divisors)
-            ]
-        return tuple(divisors)
-
-
-def _bounded(value: int) -> int:
-    """Return a divisor, or if it exceeds 62 bits its largest power of two, also a divisor."""
-    return value if value < _MOST else min(value & -value, _MOST)
+    ]
+    divisors = [
+        math.lcm(fixed, assumed)
+        for fixed, assumed in zip(
+            param.stride_divisible or ones, assume.stride or ones, strict=True
+        )
+    ]
+    if assume.contiguous:  # a stride is the product of the later extents
+        divisors = [
+            math.lcm(divisor, _divisor(math.prod(shape[dim + 1 :])))
+            for dim, divisor in enumerate(divisors)
+        ]
+    return SimpleNamespace(
+        ptr=Multiple(math.lcm(param.align, assume.align)),
+        shape=tuple(shape),
+        stride=tuple(
+            Multiple(divisor) if stride is None else stride
+            for stride, divisor in zip(assume.strides(strides), divisors, strict=True)
+        ),
+        size=math.prod(shape),
+    )

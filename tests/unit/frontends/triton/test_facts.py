@@ -15,6 +15,10 @@ def tensor(name: str, rank: int = 2, **facts: Any) -> Param:
     return Param(name=name, kind=ParamKind.TENSOR, dtype="T", rank=rank, **facts)
 
 
+def scalar(name: str, dtype: str) -> Param:
+    return Param(name=name, kind=ParamKind.SCALAR, dtype=dtype)
+
+
 def facts(*params: Param, assume: tuple[Assumption, ...] = ()) -> ArgumentFacts:
     return ArgumentFacts(
         params,
@@ -39,7 +43,15 @@ X = Assumption(param="x", shape=(4, 32), align=16)
         ("x.shape[0] + x.shape[1]", 4),
         ("x.shape[1] - 16", 16),
         ("-x.shape[1]", 32),
-        ("min(x.shape[0], 6)", 2),
+        ("min(x.shape[0], 6)", 1),
+        ("x.ptr", 16),
+        ("x.shape[1] * 0.5", 1),
+        ("(x.shape[1] == 3) * 16", 1),
+        ("(x.shape[1] > 3 or n > 1) * 16", 1),
+        ("next_pow2(x.shape[1])", 1),
+        ("eps * 16", 1),
+        ("n // 2 * 16", 16),
+        ("n % 1.5 * 16", 1),
         ("BM * 2", 128),
         ("BM + n", 1),
         ("cdiv(x.shape[1], 2)", 1),
@@ -54,23 +66,19 @@ X = Assumption(param="x", shape=(4, 32), align=16)
     ],
 )
 def test_divisors(text: str, divisor: int) -> None:
-    assert facts(tensor("x"), tensor("y"), assume=(X,)).divisor(text) == divisor
+    scalars = (scalar("n", "i32"), scalar("eps", "f32"))
+    assert facts(tensor("x"), tensor("y"), *scalars, assume=(X,)).divisor(text) == divisor
 
 
 def test_without_assumptions_nothing_is_known() -> None:
     known = facts(tensor("x"))
     assert [known.divisor(t) for t in ("x.shape[0]", "x.size", "x.stride[0]")] == [1, 1, 1]
-    assert known.alignment("x") == 1
-    assert known.alignment("nobody") == 1
+    assert known.divisor("x.ptr") == 1
 
 
 def test_facts_that_are_always_demanded_count_too() -> None:
     known = facts(tensor("x", align=32, shape_divisible=(3, 8)), assume=(X,))
-    assert (known.divisor("x.shape[0]"), known.divisor("x.shape[1]"), known.alignment("x")) == (
-        12,
-        32,
-        32,
-    )
+    assert [known.divisor(t) for t in ("x.shape[0]", "x.shape[1]", "x.ptr")] == [12, 32, 32]
 
 
 def test_strides_that_are_not_contiguous_follow_from_nothing() -> None:
@@ -85,6 +93,7 @@ def test_strides_that_are_not_contiguous_follow_from_nothing() -> None:
     [
         ("1", 1),
         ("BM", 64),
+        ("cdiv(BM, 16) - 3", 1),
         ("FAST", None),
         ("T", None),
         ("n", None),
@@ -122,7 +131,7 @@ def test_extents_that_are_known_are_constants() -> None:
     assert [told.divisor(text) for text in ("x.shape[1]", "x.size", "x.shape[1] - 16")] == [
         48,
         48,
-        16,
+        32,
     ]
     free = facts(tensor("x", stride=(None, None)), assume=(known,))
     assert [free.constant(text) for text in ("x.shape[1]", "x.stride[0]", "x.stride[1]")] == [
