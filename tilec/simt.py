@@ -6,14 +6,16 @@ numba-cuda compiles the bodies.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn, overload
 
+from tilec.model.axes import Axis as Axis
+from tilec.model.axes import DTypeAxis as DTypeAxis
+from tilec.model.axes import SizeAxis as SizeAxis
+from tilec.model.axes import dtype as dtype
+from tilec.model.axes import size as size
 from tilec_runtime.errors import UsageError
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,56 +104,8 @@ def kernel(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of the manifest's matrix.
-
-    While a variant compiles, a variable that holds the axis has the variant's value.
-    """
-
-    name: str
-
-
-class DTypeAxis(Axis):
-    """An axis whose values are dtypes."""
-
-    __slots__ = ()
-
-
-class SizeAxis(Axis):
-    """An axis whose values are numbers."""
-
-    __slots__ = ()
-
-
-def dtype(name: str) -> DTypeAxis:
-    """Return an axis of dtypes: `T = simt.dtype("T")`.
-
-    Raises:
-        UsageError: the name is no identifier.
-    """
-    return DTypeAxis(_named(name))
-
-
-def size(name: str) -> SizeAxis:
-    """Return an axis of numbers: `BLOCK = simt.size("BLOCK")`.
-
-    Raises:
-        UsageError: the name is no identifier.
-    """
-    return SizeAxis(_named(name))
-
-
-def _named(name: Any) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UsageError(
-            f"the name of an axis is a word, as in the manifest's matrix, not {name!r}"
-        )
-    return str(name)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """`Ref[T, 2]` or `Mut[T, 2]`: an array of a dtype and a rank, which is read or also written."""
+    """`Ref[T, 2]` or `Mut[T, 2]`, which may be written: an array of a dtype and a rank."""
 
     written: bool
     dtype: Any
@@ -172,13 +126,14 @@ class Constant:
     kind: type
 
 
-def _array(form: str, item: Any) -> Array:
+def _array(word: str, item: Any) -> Array:
     parts = item if isinstance(item, tuple) else (item, 1)
+    spelled = f"{word}[{', '.join(map(str, parts))}]"
     if len(parts) != 2 or type(parts[1]) is not int or not 1 <= parts[1] <= 3:
         raise UsageError(
-            f"{form}[{', '.join(map(str, parts))}]: an array has a dtype and a rank of 1 to 3, as in {form}[T, 2]; a slice is {form}[T]"
+            f"{spelled}: an array has a dtype and a rank of 1 to 3, as in {word}[T, 2]; a slice is {word}[T]"
         )
-    return Array(form == "Mut", parts[0], parts[1])
+    return Array(word == "Mut", parts[0], parts[1])
 
 
 class Ref:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.toolchain.tile_jobs import declared
 from tilec.model.alike import conditions
+from tilec_runtime.errors import UsageError
 from tilec_runtime.model.safety import Guarantee, Region
 
 pytestmark = pytest.mark.toolchain
@@ -473,7 +474,7 @@ def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
         tl.preconditions(True)
     with pytest.raises(TypeError, match="axis BM has no value outside of a kernel"):
         tl.size("BM") + 1
-    with pytest.raises(ValueError, match="'B M' is no name of an axis"):
+    with pytest.raises(UsageError, match="'B M' is no name of an axis"):
         tl.size("B M")
 
 

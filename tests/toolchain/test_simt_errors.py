@@ -292,7 +292,7 @@ SOURCES = {
     ),
     "arithmetic of axes": (
         "M = N * 2\n@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = M\n",
-        "unsupported operand type(s) for *: 'SizeAxis'",
+        "axis N has no value outside of a kernel",
         0,
         "",
     ),

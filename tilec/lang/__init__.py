@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, TypeVar
 
-from tilec.lang.axes import Axis as Axis
-from tilec.lang.axes import DTypeAxis as DTypeAxis
-from tilec.lang.axes import SizeAxis as SizeAxis
-from tilec.lang.axes import dtype as dtype
-from tilec.lang.axes import size as size
 from tilec.lang.kernel import Kernel as Kernel
 from tilec.lang.kernel import kernel as kernel
 from tilec.lang.kernel import preconditions as preconditions
+from tilec.model.axes import Axis as Axis
+from tilec.model.axes import DTypeAxis as DTypeAxis
+from tilec.model.axes import SizeAxis as SizeAxis
+from tilec.model.axes import dtype as dtype
+from tilec.model.axes import size as size
 from tilec_runtime.errors import ToolchainError
 
 try:

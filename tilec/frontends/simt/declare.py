@@ -144,31 +144,26 @@ class _Reader:
                     default=plain,
                     location=at,
                 )
-            case Array(written=out, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
-                # A launch takes a tensor of bytes, whose last dimension is one struct.
-                self._size(name, layout, at)
-                if not out:
-                    self._refuse(
-                        f"{name}: numba lets kernels store to fields of a struct, so that no array of structs is only read",
-                        at,
-                        f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
-                    )
+            case Array(written=may_write, dtype=dtype, rank=rank):
+                layout = api.layout_of(dtype)
+                if layout is None:
+                    element = self._dtype(name, dtype, at)
+                else:
+                    # A launch takes a tensor of bytes, whose last dimension is one struct.
+                    self._size(name, layout, at)
+                    if not may_write:
+                        self._refuse(
+                            f"{name}: numba lets kernels store to fields of a struct, so that no array of structs is only read",
+                            at,
+                            f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
+                        )
+                    element, rank, may_write = "u8", rank + 1, True
                 return ParamDecl(
                     name=name,
                     type=text,
                     kind="tensor",
-                    dtype="u8",
-                    out=True,
-                    rank=rank + 1,
-                    location=at,
-                )
-            case Array(written=out, dtype=dtype, rank=rank):
-                return ParamDecl(
-                    name=name,
-                    type=text,
-                    kind="tensor",
-                    dtype=self._dtype(name, dtype, at),
-                    out=out,
+                    dtype=element,
+                    out=may_write,
                     rank=rank,
                     location=at,
                 )
@@ -275,30 +270,18 @@ class _Reader:
         variables: tuple[tuple[str, str, Axis], ...],
         captured: tuple[tuple[str, Axis], ...],
     ) -> Iterator[AxisUse]:
-        uses: dict[str, AxisUse] = {}
-        for param in params:
-            annotation = annotations[param.name]
-            axis = annotation.dtype if isinstance(annotation, Array) else annotation
-            if isinstance(axis, DTypeAxis):
-                uses.setdefault(
-                    axis.name,
-                    AxisUse(name=axis.name, dtype=True, where=f"{param.name}: {param.type}"),
-                )
-        for name, axis in captured:
-            uses.setdefault(
-                axis.name,
-                AxisUse(
-                    name=axis.name,
-                    dtype=isinstance(axis, DTypeAxis),
-                    where=f"{name}, which it captures",
-                ),
-            )
-        for module, variable, axis in variables:
-            where = f"{variable} of {module.rpartition('.')[2]}"
-            uses.setdefault(
-                axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=where)
-            )
-        yield from uses.values()
+        """Yield every axis that the kernel uses, with its first use."""
+        given = [(annotations[param.name], f"{param.name}: {param.type}") for param in params]
+        uses = [
+            *((a.dtype if isinstance(a, Array) else a, where) for a, where in given),
+            *((axis, f"{name}, which it captures") for name, axis in captured),
+            *((axis, f"{name} of {module.rpartition('.')[2]}") for module, name, axis in variables),
+        ]
+        known = set()
+        for axis, where in uses:
+            if isinstance(axis, Axis) and axis.name not in known:
+                known.add(axis.name)
+                yield AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=where)
 
     def _refuse(self, fault: str, at: Location, hint: str = "") -> None:
         message = f"kernel {self._name!r}: {fault}"

@@ -69,7 +69,7 @@ _HINTS = (
         "extents are constants: a number, simt.Const[int], simt.size(…); 0 takes them from launch.shared",
     ),
     (
-        re.compile(r"Untyped global name.*simt\.\w+Axis"),
+        re.compile(r"Untyped global name.*axes\.\w+Axis"),
         "give the axis values in the kernel's matrix",
     ),
     (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NoReturn
 
+from tilec_runtime.errors import UsageError
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
@@ -16,10 +18,11 @@ class Axis:
     name: str
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the name cannot be a key of a matrix."""
-        if not str.isidentifier(self.name):
-            raise ValueError(
-                f"{self.name!r} is no name of an axis: it is written as in the manifest's matrix, such as 'BM'"
+        """Raise UsageError if the name cannot be a key of a matrix."""
+        name: Any = self.name
+        if not isinstance(name, str) or not name.isidentifier():
+            raise UsageError(
+                f"{name!r} is no name of an axis: it is written as in the manifest's matrix, such as 'BM'"
             )
 
     def _refused(self, *_: object) -> NoReturn:
@@ -50,11 +53,11 @@ class DTypeAxis(Axis):
 
 
 def size(name: str) -> int:
-    """Return a size variable: `BM = tl.size("BM")` takes the values of the matrix axis BM."""
+    """Return a size variable, which takes the values of the matrix axis of this name."""
     axis: Any = SizeAxis(name)
     return axis  # type: ignore[no-any-return]
 
 
 def dtype(name: str) -> Any:
-    """Return a dtype variable: `T = tl.dtype("T")` takes the values of the matrix axis T."""
+    """Return a dtype variable, which takes the values of the matrix axis of this name."""
     return DTypeAxis(name)
