@@ -14,7 +14,7 @@ from tilec.frontends.simt import api
 from tilec.frontends.simt.bind import Bound, bind
 from tilec.frontends.simt.declare import SimtKernel
 from tilec.frontends.simt.errors import kernel_error
-from tilec.frontends.simt.function import capturing, with_constants
+from tilec.frontends.simt.function import with_constants
 from tilec.frontends.simt.link import LINKER, linked, misdeclared, pieces, undefined
 from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.cpp.device import DeviceCode
@@ -92,15 +92,15 @@ class JobCompiler:
         held = {
             name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
         }
-        function = capturing(kernel.kernel.function, held)
-        if not bound.constants and not bound.captured:
-            return function
+        constants = {**held, **bound.constants}
+        if not constants and not bound.captured:
+            return kernel.kernel.function
         if kernel.node is None:
             raise CompileError(
                 "its source is in no file of the project, which is what constants are bound in"
             )
         try:
-            return with_constants(function, kernel.node, bound.constants, bound.captured)
+            return with_constants(kernel.kernel.function, kernel.node, constants, bound.captured)
         except SyntaxError as exc:
             # Python refuses `global alpha` if alpha is a parameter.
             raise CompileError(

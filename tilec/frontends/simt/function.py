@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Mapping, Sequence
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from tilec.frontends.simt.scope import captured
@@ -27,7 +27,7 @@ def with_constants(
     Args:
         function: the kernel's function.
         node: its definition in the file's syntax tree.
-        constants: values of parameters that become captured constants.
+        constants: values of parameters that become captured constants, and of captured variables.
         passed: names of outer variables that become parameters, after its own.
     """
     given = {**captured(function), **constants}
@@ -62,19 +62,4 @@ def with_constants(
     code = next(part for part in compiled.co_consts if isinstance(part, CodeType))
     clone: FunctionType = FunctionType(code, function.__globals__)(**given)
     clone.__module__, clone.__qualname__ = function.__module__, function.__qualname__
-    return clone
-
-
-def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType:
-    """Return the function with captured variables replaced by `values` of the same names."""
-    names, cells = function.__code__.co_freevars, function.__closure__ or ()
-    closure = tuple(
-        CellType(values[name]) if name in values else cell
-        for name, cell in zip(names, cells, strict=True)
-    )
-    clone = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
-    )
-    clone.__module__, clone.__qualname__ = function.__module__, function.__qualname__
-    clone.__annotations__, clone.__doc__ = function.__annotations__, function.__doc__
     return clone
