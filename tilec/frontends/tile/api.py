@@ -19,7 +19,8 @@ from typing import Any
 
 from tilec.frontends.tile import patches
 from tilec.frontends.tools.environment import variables_hidden
-from tilec_runtime.errors import ToolchainError
+from tilec.frontends.tools.python_errors import characters, line_of
+from tilec_runtime.errors import Location, ToolchainError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.dtype import DType
 
@@ -218,38 +219,25 @@ def export(
     return Exported(bytecode=output.getvalue(), opt=opt, warnings=tuple(caught))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Frame:
-    """One frame of an error in tile code: file, line from 1, column in bytes from 0 (-1 unknown),
-    function.
-    """
+def tile_error(
+    exc: BaseException, texts: Mapping[str, str]
+) -> tuple[str, list[tuple[Location, str]]] | None:
+    """Return message and locations of an error in tile code, or None for any other exception.
 
-    file: str
-    line: int
-    column: int
-    function: str
-
-
-def tile_error(exc: BaseException) -> tuple[str, tuple[Frame, ...]] | None:
-    """Return message and frames (innermost first) of an error in the user's source, or None for any
-    other exception.
+    The locations are those in `texts`, innermost first, each with the name of its function.
     """
     if not isinstance(exc, cuda_tile().TileError):
         return None
-    frames = []
+    places = []
     loc: Any = exc.loc
     while loc is not None and not loc.is_unknown():
-        name = getattr(loc.function, "name", "") or "<lambda>"
-        frames.append(
-            Frame(
-                file=loc.filename or "",
-                line=loc.line or 0,
-                column=-1 if loc.col is None else loc.col,
-                function=name,
-            )
-        )
+        if loc.filename in texts:
+            text = line_of(texts, loc.filename, loc.line)
+            column = 0 if loc.col is None else characters(text, loc.col) + 1
+            at = Location(file=loc.filename, line=loc.line, column=column)
+            places.append((at, getattr(loc.function, "name", "") or "<lambda>"))
         loc = loc.call_site
-    return str(exc.message), tuple(frames)
+    return str(exc.message), places
 
 
 def wants_newer(exc: BaseException | None) -> bool:

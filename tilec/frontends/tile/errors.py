@@ -10,8 +10,6 @@ from types import FunctionType
 from tilec.frontends.tile import api
 from tilec.frontends.tile.misuse import READ_ONLY
 from tilec.frontends.tools.python_errors import (
-    characters,
-    line_of,
     located,
     parameter_place,
     traced,
@@ -146,20 +144,18 @@ def export_error(
     """Return the error of a kernel (a `function`) that cuda.tile rejected; `at`, its definition,
     stands in for a missing location.
     """
-    told = api.tile_error(exc)
+    told = api.tile_error(exc, texts)
     if told is None:
         return _other_error(exc, texts=texts, kernel=kernel, at=at)
-    message, frames = told
+    message, places = told
     # Drop its text for an unknown location: `at` is shown instead.
     lines = [line.strip() for line in message.strip().splitlines()]
     first, *more = [
         _ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"
     ] or [type(exc).__name__]
-    user = [f for f in frames if f.file in texts]
-    places = [(_place(frame, texts), frame.function) for frame in user]
+    hint = (" ".join(more) if places else "") or _hint(first) or undefined_hint(first, function)
     # Endless recursion repeats one frame a thousand times.
     places[1:] = dict.fromkeys(places[1:])
-    hint = (" ".join(more) if user else "") or _hint(first) or undefined_hint(first, function)
     diagnostics = traced(texts, places or [(at, "")], first, hint)
     return CompileError(
         f"{source.path}: kernel {kernel!r} does not compile: {first}",
@@ -221,9 +217,3 @@ def _hint(message: str) -> str:
         if found:
             return found.expand(hint)
     return ""
-
-
-def _place(frame: api.Frame, texts: Mapping[str, str]) -> Location:
-    line = line_of(texts, frame.file, frame.line)
-    column = characters(line, frame.column) + 1 if frame.column >= 0 else 0
-    return Location(file=frame.file, line=frame.line, column=column)

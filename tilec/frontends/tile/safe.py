@@ -12,12 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilec.frontends.tile import api
-from tilec.frontends.tools.python_errors import (
-    function_node,
-    located,
-    node_location,
-    parameter_nodes,
-)
+from tilec.frontends.tile.bodies import Body
+from tilec.frontends.tools.python_errors import located, node_location, parameter_nodes
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
@@ -96,21 +92,17 @@ class SafeParam:
 
 
 def signature_of(
-    function: Any, texts: Mapping[str, str]
+    body: Body, texts: Mapping[str, str]
 ) -> tuple[tuple[SafeParam, ...], list[Diagnostic]]:
     """Return the valid parameters of a function in order, and the errors of the others."""
-    code = function.__code__
-    file, line = code.co_filename, code.co_firstlineno
-    node = function_node(texts.get(file, ""), line)
-    written = {arg.arg: arg for arg in (parameter_nodes(node) if node else ())}
+    written = {arg.arg: arg for arg in parameter_nodes(body.node)}
     params, problems = [], []
-    for item in inspect.signature(function).parameters.values():
-        at, text = Location(file=file, line=line), ""
-        if (arg := written.get(item.name)) is not None:
-            at, _ = node_location(texts, file, arg.annotation or arg)
-            text = ast.unparse(arg.annotation) if arg.annotation else ""
+    for item in inspect.signature(body.function).parameters.values():
+        arg = written[item.name]
+        at, _ = node_location(texts, body.file, arg.annotation or arg)
+        text = ast.unparse(arg.annotation) if arg.annotation else ""
         try:
-            made = _parameter(item, function.__globals__, text)
+            made = _parameter(item, body.function.__globals__, text)
             params.append(SafeParam(name=item.name, text=text, location=at, **made))
         except _RefusedError as refused:
             problems.append(located(texts, at, refused.what, hint=refused.hint))

@@ -69,11 +69,12 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     texts = module.texts
     bodies = Bodies(texts)
     body = bodies.of(inspect.unwrap(kernel.function))
-    if body is None:
+    # A lambda may stand on the line of another function.
+    if body is None or body.node.name != body.function.__code__.co_name:
         what = f"the source of kernel {name!r} is not in the project"
         raise fault(module.source.path, what, line=0)
     _, at = definition(module, body.function)
-    params, unread = signature_of(body.function, texts)
+    params, unread = signature_of(body, texts)
     if wrong := [*unread, *_mixed_outputs(params, texts)]:
         raise _refusal(name, wrong)
     reached = list(bodies.reachable(body.function))
