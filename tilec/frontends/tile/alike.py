@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
-from tilec.frontends.tile.values import number
+from tilec.frontends.tile.values import Count, number
 from tilec.model.alike import Alike
 
 
@@ -31,13 +31,13 @@ def of_access(
         index = number(value)
         if index is None or size is None or (size == "1" and not like):
             continue
-        one = (param.name, axis)
-        if (count := index.tiles) is not None:
+        one, count = (param.name, axis), index.below
+        if isinstance(count, Count):
             unless = _other_extent(size, count.size)
             if one != (count.param, count.axis) and unless is not None:
                 yield Alike(one=one, other=(count.param, count.axis), unless=unless)
-        elif index.below.isdigit() and not index.divisors and param.access is Access.REF:
-            end = size if index.below == "1" else f"{index.below} * {size}"
+        elif count.isdigit() and not index.divisors and param.access is Access.REF:
+            end = size if count == "1" else f"{count} * {size}"
             unless = f"{param.name}.shape[{axis}] >= {end}"
             names = {size, *re.findall(r"[A-Za-z_]\w*", size)}
             for output in params:

@@ -294,9 +294,9 @@ class _Reader:
             needs += [f"{d} > 0" for d in index.divisors if not (d.isdigit() and int(d))]
             if index.clamped:
                 needs.append(f"{index.below} > 0{self._unless_empty}")
-            if index.tiles != own:
-                excuse = "" if index.tiles else self._unless_empty
-                needs.append(f"{own.text} >= {index.below}{excuse}")
+            if index.below != own:
+                excuse = "" if isinstance(index.below, Count) else self._unless_empty
+                needs.append(f"{own} >= {index.below}{excuse}")
         return needs
 
     def _passed(self, call: ast.Call) -> Iterator[ast.expr]:

@@ -41,9 +41,8 @@ class Count:
     axis: int
     size: str
 
-    @property
-    def text(self) -> str:
-        """The count as an expression of a requirement."""
+    def __str__(self) -> str:
+        """Return the count as an expression of a requirement."""
         extent = f"{self.param}.shape[{self.axis}]"
         return extent if self.size == "1" else f"cdiv({extent}, {self.size})"
 
@@ -54,17 +53,16 @@ class Number:
 
     Attributes:
         natural: it is not negative, if all `divisors` are positive.
-        below: an expression greater than it; empty if unknown.
+        below: the number of tiles of which it is an index, or another expression greater than it;
+            empty if unknown.
         divisors: expressions that it was divided by.
-        tiles: the tiles of which it is an index.
         at_most: an upper bound, inclusive.
         clamped: it was clamped to its range, which may be empty.
     """
 
     natural: bool = True
-    below: str = ""
+    below: Count | str = ""
     divisors: tuple[str, ...] = ()
-    tiles: Count | None = None
     at_most: Count | None = None
     clamped: bool = False
 
@@ -77,15 +75,10 @@ class Share:
     part: str
 
 
-def tile_index(count: Count, divisors: tuple[str, ...] = (), *, clamped: bool = False) -> Number:
-    """Return an index of one of `count` tiles."""
-    return Number(below=count.text, divisors=divisors, tiles=count, clamped=clamped)
-
-
 def own_places(param: SafeParam) -> tuple[Any, ...]:
     """Return the index of a block's own tile, or of the first along a spanned axis."""
     return tuple(
-        0 if axis == param.axis else tile_index(Count(param.name, axis, size))
+        0 if axis == param.axis else Number(below=Count(param.name, axis, size))
         for axis, size in enumerate(param.tile)
     )
 
@@ -266,7 +259,7 @@ class Values:
         if size is None:
             return None
         count = Count(param.name, axis, size)
-        return tile_index(count, clamped=True) if first else Number(at_most=count)
+        return Number(below=count, clamped=True) if first else Number(at_most=count)
 
     def _loop_variable(self, node: ast.expr) -> Any:
         """Return the value of the variable of a loop over `node`."""
@@ -284,7 +277,7 @@ class Values:
         if not (type(step) is int and step > 0) or least is None:
             return None
         if (count := _most(stop)) is not None:
-            return tile_index(count, least.divisors)
+            return Number(below=count, divisors=least.divisors)
         return Number(below=str(stop)) if type(stop) is int and not least.divisors else None
 
 
@@ -359,8 +352,8 @@ def _divided(value: Any, divisor: str | None, *, remainder: bool) -> Number | No
 
 def _scaled(value: Any, factor: str | None) -> Number | None:
     """Return a tile's index times the tile's extent: its first element."""
-    if isinstance(value, Number) and value.tiles and factor == value.tiles.size:
-        return None if value.clamped else Number(divisors=value.divisors)
+    if isinstance(value, Number) and isinstance(value.below, Count) and not value.clamped:
+        return Number(divisors=value.divisors) if factor == value.below.size else None
     return None
 
 
