@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -21,9 +20,23 @@ _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _MOST_RANK = 3
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Bound:
-    """A kernel's parameters, bound for one variant.
+def bind(job: Job, kernel: SimtKernel) -> Binder:
+    """Bind every parameter of a kernel's function for one variant.
+
+    Raises:
+        CompileError: kernel and manifest contradict each other; it names every such parameter.
+    """
+    binder = Binder(job, kernel)
+    mismatches = Mismatches(job)
+    for decl in job.spec.decl.params:  # includes captured numbers that the manifest names
+        with mismatches.at(decl.location or kernel.decl.location):
+            binder.parameter(decl)
+    mismatches.check()
+    return binder
+
+
+class Binder(ParameterBinder):
+    """Binds a kernel's parameters for one variant.
 
     Attributes:
         arguments: arguments of its function, without constants.
@@ -33,39 +46,14 @@ class Bound:
             that the manifest does not fix.
     """
 
-    arguments: tuple[Argument, ...]
-    constants: dict[str, AxisValue]
-    captured: tuple[str, ...]
-    abi: tuple[AbiSlot, ...]
-
-
-def bind(job: Job, kernel: SimtKernel) -> Bound:
-    """Bind every parameter of a kernel's function for one variant.
-
-    Raises:
-        CompileError: kernel and manifest contradict each other; it names every such parameter.
-    """
-    binder = _Binder(job, kernel)
-    mismatches = Mismatches(job)
-    for decl in job.spec.decl.params:  # includes captured numbers that the manifest names
-        with mismatches.at(decl.location or kernel.decl.location):
-            binder.parameter(decl)
-    mismatches.check()
-    return Bound(
-        arguments=tuple(binder.arguments),
-        constants=binder.constants,
-        captured=tuple(p.name for p in job.spec.decl.params if p.name not in kernel.annotations),
-        abi=tuple(binder.slots),
-    )
-
-
-class _Binder(ParameterBinder):
     def __init__(self, job: Job, kernel: SimtKernel) -> None:
+        """Read the job, and start without parameters."""
         super().__init__(job)
         self._annotations = kernel.annotations
         self.arguments: list[Argument] = []
         self.constants: dict[str, AxisValue] = {}
-        self.slots: list[AbiSlot] = []
+        self.captured = [p.name for p in job.spec.decl.params if p.name not in kernel.annotations]
+        self.abi: list[AbiSlot] = []
 
     def parameter(self, decl: ParamDecl) -> None:
         """Bind one parameter.
@@ -136,16 +124,16 @@ class _Binder(ParameterBinder):
                 layout=layout,
             )
         )
-        self.slots.append(AbiSlot(type="ptr", expr=f"{stated.name}.ptr", size=8, align=8))
-        self.slots += [_wide(f"{stated.name}.shape[{axis}]") for axis in range(rank)]
+        self.abi.append(AbiSlot(type="ptr", expr=f"{stated.name}.ptr", size=8, align=8))
+        self.abi += [_wide(f"{stated.name}.shape[{axis}]") for axis in range(rank)]
         free = [axis for axis, fixed in enumerate(stated.stride or ()) if fixed is None]
-        self.slots += [_wide(f"{stated.name}.stride[{axis}]") for axis in free]
+        self.abi += [_wide(f"{stated.name}.stride[{axis}]") for axis in free]
 
     def _scalar(self, decl: ParamDecl, expr: str, dtype: str) -> None:
         self._known(decl, dtype)
         size = DTYPES[dtype].bytes
         self.arguments.append(Scalar(dtype=dtype))
-        self.slots.append(AbiSlot(type=dtype, expr=expr, size=size, align=size))
+        self.abi.append(AbiSlot(type=dtype, expr=expr, size=size, align=size))
 
     def _struct(self, decl: ParamDecl, stated: Param, annotation: Any) -> None:
         if not isinstance(annotation, ByValue):
@@ -159,7 +147,7 @@ class _Binder(ParameterBinder):
         self.arguments.append(
             Struct(layout=annotation.layout, align=alignment_of(annotation.layout))
         )
-        self.slots.append(
+        self.abi.append(
             AbiSlot(
                 type="struct",
                 expr=stated.name,

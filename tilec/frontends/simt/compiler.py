@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import FunctionType
 
 from tilec.frontends.simt import api
-from tilec.frontends.simt.bind import Bound, bind
+from tilec.frontends.simt.bind import Binder, bind
 from tilec.frontends.simt.declare import SimtKernel
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import with_constants
@@ -73,7 +73,7 @@ class JobCompiler:
             text=ptx.with_isa(text, shipped_isa(job, ptx.isa(text))),
             maker="numba",
             symbol=self._symbol,
-            abi=bound.abi,
+            abi=tuple(bound.abi),
             arch=f"sm_{job.target.number}",
             opt=self._opt,
             lineinfo=self._lineinfo,
@@ -86,7 +86,7 @@ class JobCompiler:
         )
         return image(self._job, lowered, self._tools["ptxas"])
 
-    def _function(self, bound: Bound) -> FunctionType:
+    def _function(self, bound: Binder) -> FunctionType:
         """Return the kernel's function with constants bound and captured numbers as parameters."""
         kernel, axes = self._kernel, dict(self._job.variant.constants)
         held = {
@@ -107,7 +107,7 @@ class JobCompiler:
                 f"{exc.msg}: take the global statement out, a kernel assigns to no globals"
             ) from exc
 
-    def _ptx(self, bound: Bound) -> api.Compiled:
+    def _ptx(self, bound: Binder) -> api.Compiled:
         job, kernel = self._job, self._kernel
         axes = dict(job.variant.constants)
         values = [
@@ -119,7 +119,7 @@ class JobCompiler:
         request = api.CompileRequest(
             function=self._function(bound),
             symbol=self._symbol,
-            arguments=bound.arguments,
+            arguments=tuple(bound.arguments),
             line=kernel.decl.location.line,
             arch=f"compute_{job.target.number}",
             capability=job.target.cc,

@@ -244,20 +244,14 @@ def _config(config: object) -> dict[str, object]:
 
 def dtype(name: str) -> Any:
     """Return Triton's object of a dtype."""
-    import triton.language as tl
+    from triton.language import str_to_ty
 
-    return tl.dtype({"bool": "int1"}.get(name) or _language_name(NAMES[name]))
+    return str_to_ty(NAMES[name], None)
 
 
 def dtype_name(value: object) -> str:
     """Return tilec's name of Triton's object of a dtype, or an empty string."""
     return next((name for name in NAMES if str(dtype(name)) == str(value)), "")
-
-
-def _language_name(name: str) -> str:
-    if name[0] == "i":
-        return f"int{name[1:]}"
-    return f"uint{name[1:]}" if name[0] == "u" else name
 
 
 def compile_ptx(

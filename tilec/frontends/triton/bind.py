@@ -25,30 +25,13 @@ _ALIGNED = 16
 OLDEST_MAPS = (9, 0)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Bound:
-    """A kernel's parameters, bound for one variant.
-
-    Attributes:
-        types: Triton's type of each parameter, `constexpr` for constants.
-        constants: values of constants, by index of the parameter.
-        divisible: indices of parameters that are divisible by 16.
-        abi: arguments that a launch packs.
-    """
-
-    types: dict[str, str]
-    constants: dict[int, Any]
-    divisible: tuple[int, ...]
-    abi: tuple[AbiSlot, ...]
-
-
-def bind(job: Job, kernel: TritonKernel) -> Bound:
+def bind(job: Job, kernel: TritonKernel) -> Binder:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
         CompileError: kernel and manifest contradict each other; it names every such parameter.
     """
-    binder = _Binder(job, kernel)
+    binder = Binder(job, kernel)
     mismatches = Mismatches(job)
     locations = {decl.name: decl.location for decl in kernel.decl.params}
     for index, param in enumerate(kernel.params):
@@ -57,13 +40,8 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
     mismatches.check()
     # Null addresses of scratch and profiler memory; the compiler replaces that of scratch memory if
     # the kernel needs some.
-    hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
-    return Bound(
-        types=binder.types,
-        constants=binder.constants,
-        divisible=tuple(binder.divisible),
-        abi=(*binder.slots, *hidden),
-    )
+    binder.abi += (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
+    return binder
 
 
 def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
@@ -87,8 +65,18 @@ def read_by(slot: AbiSlot) -> frozenset[str]:
     )
 
 
-class _Binder(ParameterBinder):
+class Binder(ParameterBinder):
+    """Binds a kernel's parameters for one variant.
+
+    Attributes:
+        types: Triton's type of each parameter, `constexpr` for constants.
+        constants: values of constants, by index of the parameter.
+        divisible: indices of parameters that are divisible by 16.
+        abi: arguments that a launch packs.
+    """
+
     def __init__(self, job: Job, kernel: TritonKernel) -> None:
+        """Read the job, and start without parameters."""
         super().__init__(job)
         self._target, self._described = job.target, kernel.described
         self._stated_args = bool(job.spec.abi)
@@ -97,7 +85,7 @@ class _Binder(ParameterBinder):
         self.types: dict[str, str] = {}
         self.constants: dict[int, Any] = {}
         self.divisible: list[int] = []
-        self.slots: list[AbiSlot] = []
+        self.abi: list[AbiSlot] = []
 
     def parameter(self, index: int, param: api.Parameter) -> None:
         """Bind one parameter of the function.
@@ -132,7 +120,7 @@ class _Binder(ParameterBinder):
         self.types[param.name] = self._type(param, slot)
         if self._is_aligned(param, slot):
             self.divisible.append(index)
-        self.slots.append(slot)
+        self.abi.append(slot)
 
     def _slot(self, param: api.Parameter) -> AbiSlot | None:
         """Return the argument that a launch packs for a parameter, or None for an axis."""
@@ -177,14 +165,14 @@ class _Binder(ParameterBinder):
                 f"it has {', '.join(api.NAMES)}",
             )
         self.types[param.name] = api.descriptor_type(dtype, sizes)
-        self.slots.append(
+        self.abi.append(
             AbiSlot(type=DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align)
         )
-        self.slots += [
+        self.abi += [
             AbiSlot(type="i32", expr=f"{name}.shape[{k}]", size=4, align=4)
             for k in range(stated.rank)
         ]
-        self.slots += [
+        self.abi += [
             AbiSlot(type="i64", expr=f"{name}.stride[{k}]", size=8, align=8)
             for k in range(stated.rank)
         ]

@@ -9,7 +9,7 @@ from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.triton import api
-from tilec.frontends.triton.bind import Bound, bind, mapped
+from tilec.frontends.triton.bind import Binder, bind, mapped
 from tilec.frontends.triton.declare import TritonKernel
 from tilec.frontends.triton.errors import kernel_error, native_diagnostics
 from tilec.model.argument import DESCRIPTOR
@@ -68,7 +68,7 @@ class JobCompiler:
         )
         return image(self._job, lowered, self._tool)
 
-    def _abi(self, bound: Bound, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
+    def _abi(self, bound: Binder, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
         """Return the arguments with the compiler's tensor maps and scratch memory filled in."""
         if compiled.profile:
             message = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
@@ -87,7 +87,7 @@ class JobCompiler:
             )
         return abi
 
-    def _ptx(self, bound: Bound) -> api.Compiled:
+    def _ptx(self, bound: Binder) -> api.Compiled:
         job = self._job
         message = f"{job.spec.source.path}: kernel {job.spec.decl.name!r} does not compile for {job.target}"
         try:
