@@ -91,7 +91,7 @@ def kernel(
         bounds=bounds, fastmath=bool(fastmath), launch_bounds=bounded, max_registers=max_registers
     )
 
-    def wrap(made: Any) -> Kernel:
+    def wrap(made: object) -> Kernel:
         if not isinstance(made, FunctionType):
             message = f"@simt.kernel is put on a function, not on a {type(made).__name__}"
             raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from tilec_runtime.errors import UsageError
 
@@ -19,7 +19,7 @@ class Axis:
 
     def __post_init__(self) -> None:
         """Raise UsageError if the name cannot be a key of a matrix."""
-        name: Any = self.name
+        name: object = self.name
         if not isinstance(name, str) or not name.isidentifier():
             raise UsageError(
                 f"{name!r} is no name of an axis: it is written as in the manifest's matrix, such as 'BM'"
@@ -54,8 +54,7 @@ class DTypeAxis(Axis):
 
 def size(name: str) -> int:
     """Return a size variable, which takes the values of the matrix axis of this name."""
-    axis: Any = SizeAxis(name)
-    return axis  # type: ignore[no-any-return]
+    return cast("int", SizeAxis(name))
 
 
 def dtype(name: str) -> Any:

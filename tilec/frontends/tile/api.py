@@ -90,7 +90,7 @@ def compilation() -> Any:
     return cuda_tile().compilation
 
 
-def dtype(dtype: DType) -> Any:
+def dtype(dtype: DType) -> object:
     """Return cuda.tile's object of a dtype that it has."""
     return getattr(cuda_tile(), dtype.tile)
 
@@ -190,7 +190,7 @@ def opt_level(kernel: Any, target: str) -> int:
 
 
 def export(
-    kernel: Any, constraints: Sequence[Any], *, symbol: str, target: str, version: Version
+    kernel: Any, constraints: Sequence[object], *, symbol: str, target: str, version: Version
 ) -> Exported:
     """Compile a kernel to Tile IR bytecode for `target` (`sm_90`; empty for any).
 

@@ -67,7 +67,7 @@ class JobCompiler:
         )
 
     def _export_oldest(
-        self, constraints: Sequence[Any], versions: Sequence[Version]
+        self, constraints: Sequence[object], versions: Sequence[Version]
     ) -> tuple[api.Exported, Version]:
         for version in versions[:-1]:
             try:
@@ -77,7 +77,7 @@ class JobCompiler:
                     raise
         return self._export(constraints, versions[-1]), versions[-1]
 
-    def _export(self, constraints: Sequence[Any], version: Version) -> api.Exported:
+    def _export(self, constraints: Sequence[object], version: Version) -> api.Exported:
         spec, kernel = self._job.spec, self._kernel
         target = "" if self._portable else str(self._job.target)
         hints = dict(self._job.hints)
@@ -115,7 +115,7 @@ class JobCompiler:
         return exported
 
     def _kernel_object(
-        self, constraints: Sequence[Any], version: Version
+        self, constraints: Sequence[object], version: Version
     ) -> contextlib.AbstractContextManager[Any]:
         """Return cuda.tile's kernel object for a `with`."""
         kernel = self._kernel

@@ -9,7 +9,6 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilec.frontends.tile import api
 from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
@@ -22,7 +21,7 @@ from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 def bind(
     job: Job, params: Sequence[ParamDecl], annotations: Mapping[str, api.Annotation]
-) -> tuple[tuple[Any, ...], tuple[AbiSlot, ...]]:
+) -> tuple[tuple[object, ...], tuple[AbiSlot, ...]]:
     """Bind each parameter of the kernel's function.
 
     Returns:
@@ -35,7 +34,7 @@ def bind(
     """
     binder = _Binder(job)
     mismatches = Mismatches(job)
-    constraints: list[Any] = []
+    constraints: list[object] = []
     for param in params:
         with mismatches.at(param.location or job.spec.decl.location):
             annotation = annotations.get(param.name, api.Annotation())
@@ -44,7 +43,7 @@ def bind(
     return tuple(constraints), tuple(binder.slots)
 
 
-def divisors(names: Sequence[str], constraints: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+def divisors(names: Sequence[str], constraints: Sequence[object]) -> dict[str, tuple[int, ...]]:
     """Return divisors of the extents of each array; a known extent divides itself."""
     arrays = api.compilation().ArrayConstraint
     return {
@@ -85,7 +84,7 @@ class _Binder(ParameterBinder):
         self._inputs_share = len(read) > 1
         self.slots: list[AbiSlot] = []
 
-    def parameter(self, param: ParamDecl, annotation: api.Annotation) -> Any:
+    def parameter(self, param: ParamDecl, annotation: api.Annotation) -> object:
         """Return the constraint of one parameter of the function, and add its slots."""
         name = param.name
         if annotation.unsupported:
@@ -105,7 +104,7 @@ class _Binder(ParameterBinder):
             f"parameter {name!r} is a {found.kind.value} in the manifest: tile kernels take tensors and scalars"
         )
 
-    def _constant(self, param: ParamDecl, annotation: api.Annotation) -> Any:
+    def _constant(self, param: ParamDecl, annotation: api.Annotation) -> object:
         name, inner = param.name, annotation.inner
         self._refuse_stated(name)
         value = self._axes.get(name, param.default)
@@ -128,7 +127,7 @@ class _Binder(ParameterBinder):
             )
         return api.compilation().ConstantConstraint(value)
 
-    def _scalar(self, annotation: api.Annotation, param: Param) -> Any:
+    def _scalar(self, annotation: api.Annotation, param: Param) -> object:
         dtype = self._dtype(param)
         wanted = annotation.scalar
         if wanted and wanted != dtype.name:
@@ -152,7 +151,7 @@ class _Binder(ParameterBinder):
             if param and param.name not in self._absent
         ]
 
-    def _array(self, name: str, annotation: api.Annotation, param: Param) -> Any:
+    def _array(self, name: str, annotation: api.Annotation, param: Param) -> object:
         if annotation.scalar:
             raise MismatchError(
                 f"{name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
