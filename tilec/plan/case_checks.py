@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.array_facts import ArrayFacts
@@ -19,22 +19,20 @@ from tilec_runtime.model.suggest import did_you_mean
 def check_cases(
     kernel: Kernel,
     params: Sequence[Param],
-    unresolved: Collection[str],
     variants: Sequence[Variant],
     report: Report,
 ) -> None:
-    names = [*(p.name for p in params), *unresolved]
     by_name = {param.name: param for param in params}
     for case in kernel.cases:
         at = report.at("case", case.name)
         given = {item.name for item in case.inputs}
         for item in case.inputs:
-            if item.name not in names:
-                message = f"{item.name!r} is no parameter of the launcher"
-                at(message + suggest(item.name, names), "inputs", item.name)
-            elif item.name in by_name:
+            if item.name in by_name:
                 _check_input(item, by_name[item.name], variants, at.at("inputs", item.name))
-        strange = [item.name for item in case.inputs if item.name not in names]
+            else:
+                message = f"{item.name!r} is no parameter of the launcher"
+                at(message + suggest(item.name, list(by_name)), "inputs", item.name)
+        strange = given - by_name.keys()
         missing = [
             p.name
             for p in params

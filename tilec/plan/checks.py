@@ -8,14 +8,14 @@ from tilec.manifest.problems import dtype_meant
 from tilec.manifest.types import Bench, Kernel
 from tilec.model.argument import parse_abi
 from tilec.model.cpp import cut
-from tilec.model.declaration import KernelDecl, ParamDecl
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.expressions import extent_faults, faults_of, optional_faults
 from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_axes
 from tilec.plan.points import axis_values
-from tilec.plan.proposals import args_needed, computed_constant
+from tilec.plan.proposals import computed_constant
 from tilec.plan.report import Report
 from tilec.plan.targets import LanguageFacts
 from tilec_runtime.model import expr
@@ -27,6 +27,16 @@ from tilec_runtime.model.table import axis_shown, same_point
 _LONGEST_ID = 240  # a file name of at most 255 bytes has a suffix too
 
 
+def check_source(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
+    """Report contradictions between manifest and source that concern no parameter."""
+    _check_constants(kernel, decl, report)
+    _check_hint_axes(kernel, decl, language, report)
+    check_launch(kernel, decl, language, report)
+    for target, hints in kernel.hints:
+        at = report.at("hints", target) if target else report.at("hints")
+        check_hints([name for name, _ in hints], kernel.language, language.hints, at)
+
+
 def check_kernel(
     kernel: Kernel,
     decl: KernelDecl,
@@ -34,31 +44,19 @@ def check_kernel(
     variants: Sequence[Variant],
     language: LanguageFacts,
     report: Report,
-    *,
-    unresolved: Collection[str] = (),
 ) -> None:
-    """Report all contradictions within a kernel.
-
-    `unresolved` names parameters with a reported problem.
-    """
-    _check_constants(kernel, decl, report)
-    _check_hint_axes(kernel, decl, language, report)
-    if not unresolved:
-        _check_used_axes(kernel, decl, params, language, report)
+    """Report all contradictions within a kernel whose parameters are known."""
+    _check_used_axes(kernel, decl, params, language, report)
     _check_dtype_axes(kernel, params, report)
-    check_launch(kernel, decl, language, report)
-    _check_expressions(kernel, params, unresolved, report)
+    _check_expressions(kernel, params, report)
     _check_used(kernel, params, report)
     _check_bound(params, report)
     _check_default(kernel, params, variants, report.at("dispatch", "default"))
     for number, text in enumerate(kernel.sizes):
         for fault, column in faults_of(text, params):
             report(fault, "dispatch", "sizes", number, column=column)
-    _check_rules(kernel, params, unresolved, variants, report)
-    for target, hints in kernel.hints:
-        at = report.at("hints", target) if target else report.at("hints")
-        check_hints([name for name, _ in hints], kernel.language, language.hints, at)
-    check_cases(kernel, params, unresolved, variants, report)
+    _check_rules(kernel, params, variants, report)
+    check_cases(kernel, params, variants, report)
 
 
 def _check_constants(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
@@ -142,7 +140,7 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
     )
 
 
-def check_entry(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> bool:
+def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     """Return whether `symbol`, `args` and axes fit the source, and report problems.
 
     If they do not, other checks of the kernel are meaningless.
@@ -158,10 +156,6 @@ def check_entry(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, repor
         report(fault, "symbol")
     elif fault := _args_fault(kernel, decl):
         report(fault, "args")
-    elif unknown := _unknown_params(kernel, decl):
-        report(args_needed(kernel, decl, unknown))
-        _check_constants(kernel, decl, report)
-        check_launch(kernel, decl, language, report)
     else:
         doubled = list(_named_as_parameters(kernel, decl))
         for name in doubled:
@@ -193,15 +187,6 @@ def _args_fault(kernel: Kernel, decl: KernelDecl) -> str:
         return ""
     shown = ", ".join(f"{param.type} {param.name}".strip() for param in declared)
     return f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
-
-
-def _unknown_params(kernel: Kernel, decl: KernelDecl) -> list[ParamDecl]:
-    """Return the parameters of a Triton kernel without `args` that nothing describes."""
-    if kernel.language != "triton" or kernel.args is not None:
-        return []
-    known = {*dict(kernel.matrix.axes), *(table.name for table in kernel.params)}
-    declared = (param for param in decl.params if param.given and param.name not in known)
-    return [param for param in declared if not param.type and param.rank < 0]
 
 
 def _named_as_parameters(kernel: Kernel, decl: KernelDecl) -> Iterator[str]:
@@ -243,20 +228,18 @@ def check_hints(given: Sequence[str], language: str, known: Sequence[str], repor
             report(message, name)
 
 
-def _check_expressions(
-    kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], report: Report
-) -> None:
+def _check_expressions(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
     launch = kernel.launch
     for index, text in enumerate(launch.requires):
         at = report.at("launch", "requires", index)
-        _check_expression(text, kernel, params, unresolved, at, truth=True)
+        _check_expression(text, kernel, params, at, truth=True)
     for key, texts in (("grid", launch.grid), ("block", launch.block)):
         for index, text in enumerate(texts):
             at = report.at("launch", key, index)
-            _check_expression(text, kernel, params, unresolved, at)
+            _check_expression(text, kernel, params, at)
             _check_given(text, params, at)
     shared = report.at("launch", "shared")
-    _check_expression(launch.shared, kernel, params, unresolved, shared)
+    _check_expression(launch.shared, kernel, params, shared)
     _check_given(launch.shared, params, shared)
     for index, text in enumerate(kernel.args or ()):
         for fault in extent_faults(parse_abi(text)[1], params):
@@ -268,7 +251,7 @@ def _check_expressions(
         for key, text in (("flops", bench.flops), ("bytes", bench.bytes)):
             if text:
                 at = report.at("case", case.name, "bench", key)
-                _check_expression(text, kernel, params, unresolved, at, facts=())
+                _check_expression(text, kernel, params, at, facts=())
                 _check_given(text, missing, at)
 
 
@@ -291,16 +274,13 @@ def _check_expression(
     text: str,
     kernel: Kernel,
     params: Sequence[Param],
-    unresolved: Collection[str],
     report: Report,
     *,
     truth: bool = False,
     facts: Collection[str] = expr.DEVICE_FACTS,
 ) -> None:
     axes = dict(kernel.matrix.axes)
-    for fault, column in faults_of(
-        text, params, axes=axes, facts=facts, unresolved=unresolved, truth=truth
-    ):
+    for fault, column in faults_of(text, params, axes=axes, facts=facts, truth=truth):
         report(fault, column=column)
 
 
@@ -348,7 +328,6 @@ def _point_shown(point: Sequence[tuple[str, AxisValue]]) -> str:
 def _check_rules(
     kernel: Kernel,
     params: Sequence[Param],
-    unresolved: Collection[str],
     variants: Sequence[Variant],
     report: Report,
 ) -> None:
@@ -356,7 +335,7 @@ def _check_rules(
     for index, rule in enumerate(kernel.rules):
         when, take = (report.at("dispatch", "rules", index, key) for key in ("when", "take"))
         if rule.when:
-            _check_expression(rule.when, kernel, params, unresolved, when, truth=True)
+            _check_expression(rule.when, kernel, params, when, truth=True)
             for name in sorted(expr.parse(rule.when).names & axes)[:1]:
                 when(
                     f"{name} is an axis, which the rule is there to choose: conditions are on the arguments"

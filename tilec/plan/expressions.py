@@ -15,7 +15,7 @@ def faults_of(
     *,
     axes: Collection[str] = (),
     facts: Collection[str] = (),
-    unresolved: Collection[str] = (),
+    unknown: Collection[str] = (),
     truth: bool = False,
 ) -> Iterator[tuple[str, int]]:
     """Yield the problems of an expression, each with its column (from 1) or 0.
@@ -27,18 +27,18 @@ def faults_of(
         params: the parameters that it may read.
         axes: names of the axes that it may read.
         facts: facts of the device that it may read.
-        unresolved: names of parameters with a reported problem.
+        unknown: names of which nothing is known: they may have any attribute.
         truth: whether its value must be a condition; otherwise it must be a number.
     """
     tensors = {param.name: param for param in params if param.kind is ParamKind.TENSOR}
     nouns = {param.name: f"a {param.kind.value}" for param in params}
     try:
-        parsed = expr.parse(text, names=[*nouns, *axes, *facts, *unresolved])
+        parsed = expr.parse(text, names=[*nouns, *axes, *facts, *unknown])
     except ExpressionError as error:
         yield error.what, error.column
         return
     for name, attribute in sorted(parsed.uses):
-        if name in unresolved or (name in tensors) == bool(attribute):
+        if name in unknown or (name in tensors) == bool(attribute):
             continue
         if name in tensors:
             yield f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype", 0

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
@@ -30,7 +30,6 @@ def expand(
     params: Sequence[Param],
     report: Report,
     *,
-    unresolved: Collection[str] = (),
     lists: Sequence[ArrayList] = (),
 ) -> tuple[Variant, ...]:
     """Return every variant of a kernel in launch order: by point, then by assumption set.
@@ -40,7 +39,6 @@ def expand(
         points: the points of its matrix.
         params: the resolved parameters; the facts need their ranks.
         report: collects problems; variants are still returned if they make sense.
-        unresolved: names of parameters with a reported problem.
         lists: lists of arrays; the axes of a variant fix their lengths.
     """
     listed = {name for one in lists for name in one.items}
@@ -61,7 +59,7 @@ def expand(
     for point in points:
         axes = tuple(pair for pair in (*point.axes, *point.let) if pair[0] in divisors)
         if axes not in sets:
-            sets[axes] = assumption_sets(kernel, params, report, unresolved=unresolved, axes=axes)
+            sets[axes] = assumption_sets(kernel, params, report, axes=axes)
         absent = [name for one in lists for name in one.absent(dict(point.axes))]
         variants += [
             Variant(
@@ -99,7 +97,6 @@ def assumption_sets(
     params: Sequence[Param],
     report: Report,
     *,
-    unresolved: Collection[str] = (),
     axes: Point = (),
 ) -> tuple[Labelled, ...]:
     """Return each assumption set as (label for the id, facts), in order.
@@ -115,7 +112,7 @@ def assumption_sets(
         labels.add(label)
         at = report.at("assume", "sets", index)
         numbers = _with_numbers(kernel, assume, dict(axes), at)
-        result.append((label, _facts(numbers, params, unresolved, at)))
+        result.append((label, _facts(numbers, params, at)))
     return tuple(result)
 
 
@@ -180,9 +177,7 @@ def _with_numbers(
     return dataclasses.replace(assume, divisible=tuple(divisible))
 
 
-def _facts(
-    assume: AssumeSet, params: Sequence[Param], unresolved: Collection[str], report: Report
-) -> tuple[Assumption, ...]:
+def _facts(assume: AssumeSet, params: Sequence[Param], report: Report) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     for key, name, length in _named(assume):
         if name in tensors:
@@ -191,7 +186,7 @@ def _facts(
                 noun = "extents" if key[0] == "extent" else "divisors"
                 shown = rank if rank >= 0 else "any"
                 report(f"{length} {noun} for {name}, which has rank {shown}", *key)
-        elif name not in unresolved:
+        else:
             known = ", ".join(tensors) or "none"
             report(f"{name!r} is no tensor parameter of the kernel: it has {known}", *key)
     facts = []

@@ -140,7 +140,7 @@ def _not_inferred(
 ) -> str:
     """Return why an extent cannot be inferred from the inputs, or an empty string."""
     axes, params = dict(kernel.matrix.axes), list(inputs.values())
-    for fault, _ in faults_of(text, params, axes=axes, unresolved=allocated):
+    for fault, _ in faults_of(text, params, axes=axes, unknown=allocated):
         return fault
     for name, attribute in sorted(expr.parse(text).uses):
         if name in allocated:

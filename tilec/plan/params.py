@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.argument import parse_abi
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.args import DESCRIBED, offsets, passed_name
+from tilec.plan.proposals import args_needed
 from tilec.plan.report import Report
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -36,24 +37,28 @@ def symbol_axes(symbol: str) -> tuple[str, ...]:
     return tuple(_PLACE.findall(symbol))
 
 
-def params_of(
-    kernel: Kernel, decl: KernelDecl, report: Report
-) -> tuple[tuple[Param, ...], list[str]]:
-    """Return the launcher's parameters in order, and the names of those with a reported problem."""
-    unresolved: set[str] = set()
-    if kernel.args is None:
-        sources = _taken(kernel, decl, report)
-    else:
-        sources = _passed(kernel, decl)
-        unresolved.update(_unknown_names(kernel, decl, sources, report))
-    params = []
-    for name, source in sources.items():
-        param = _Parameter(name, kernel, decl, source, report).resolved()
-        if param is None:
-            unresolved.add(name)
-        else:
-            params.append(param)
-    return tuple(params), sorted(unresolved)
+def params_of(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Param, ...] | None:
+    """Return the launcher's parameters in order, or None after a report of an unknown one."""
+    if unknown := _undescribed(kernel, decl):
+        report(args_needed(kernel, decl, unknown))
+        return None
+    sources = _taken(kernel, decl, report) if kernel.args is None else _passed(kernel, decl)
+    known = _check_names(kernel, decl, sources, report)
+    params = [
+        _Parameter(name, kernel, decl, source, report).resolved()
+        for name, source in sources.items()
+    ]
+    resolved = tuple(param for param in params if param is not None)
+    return resolved if known and len(resolved) == len(params) else None
+
+
+def _undescribed(kernel: Kernel, decl: KernelDecl) -> list[ParamDecl]:
+    """Return the parameters of a Triton kernel without `args` that nothing describes."""
+    if kernel.language != "triton" or kernel.args is not None:
+        return []
+    known = {*dict(kernel.matrix.axes), *(table.name for table in kernel.params)}
+    declared = (param for param in decl.params if param.given and param.name not in known)
+    return [param for param in declared if not param.type and param.rank < 0]
 
 
 def _taken(kernel: Kernel, decl: KernelDecl, report: Report) -> Mapping[str, ParamDecl | None]:
@@ -92,12 +97,11 @@ def _passed(kernel: Kernel, decl: KernelDecl) -> Mapping[str, ParamDecl | None]:
     return {name: sources.get(name) for name in names}
 
 
-def _unknown_names(
-    kernel: Kernel, decl: KernelDecl, known: Iterable[str], report: Report
-) -> Iterator[str]:
-    """Yield the names in `args` that are no parameters of the launcher, and report them."""
+def _check_names(kernel: Kernel, decl: KernelDecl, known: Collection[str], report: Report) -> bool:
+    """Return whether `args` names only parameters of the launcher, and report the others."""
     axes = dict(kernel.matrix.axes)
     declared = [param.name for param in decl.params if param.given]
+    sound = True
     for index, text in enumerate(kernel.args or ()):
         names = parse_abi(text)[1].names
         for name in sorted(names.difference(known, axes, expr.DEVICE_FACTS)):
@@ -105,7 +109,8 @@ def _unknown_names(
             if name in declared:
                 message = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
             report(message, "args", index)
-            yield name
+            sound = False
+    return sound
 
 
 class _Parameter:

@@ -12,7 +12,7 @@ from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.tuning import table_of
 from tilec.plan.args import abi_of_args, with_slices
 from tilec.plan.captures import with_captures
-from tilec.plan.checks import check_entry, check_kernel, check_names
+from tilec.plan.checks import check_entry, check_kernel, check_names, check_source
 from tilec.plan.launch_checks import check_clusters, check_shared
 from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
@@ -105,16 +105,17 @@ class Planner:
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)
-        if not check_entry(kernel, decl, language, report) or not check_source_axes(
-            kernel, decl, report
-        ):
+        params = None
+        if check_entry(kernel, decl, report) and check_source_axes(kernel, decl, report):
+            kernel = with_source(kernel, decl, report)
+            check_source(kernel, decl, language, report)
+            params = params_of(kernel, decl, report)
+        if params is None:
             return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
-        kernel = with_source(kernel, decl, report)
         self.remarks.extend(filter(None, (decl.note, unfollowed_note(kernel, decl))))
-        params, unresolved = params_of(kernel, decl, report)
         params = with_optional(params, lists)
-        everything = expand(kernel, points, params, report, unresolved=unresolved, lists=lists)
-        check_kernel(kernel, decl, params, everything, language, once, unresolved=unresolved)
+        everything = expand(kernel, points, params, report, lists=lists)
+        check_kernel(kernel, decl, params, everything, language, once)
         reach = language.reach(self.wanted)
         variants, table = self._taken_up(kernel, params, everything, reach.targets, tuned)
         variants = for_targets(kernel, variants, reach.targets)
@@ -137,7 +138,7 @@ class Planner:
         info = dataclasses.replace(
             _info(kernel, decl, params, variants),
             table=table,
-            op=None if unresolved else operator_of(kernel, decl, params, report),
+            op=operator_of(kernel, decl, params, report),
             lists=list_params(params, lists),
         )
         space = space_digest(self.manifest, kernel, everything)

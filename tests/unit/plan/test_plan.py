@@ -107,6 +107,7 @@ def launch(**changes: object) -> Launch:
     return dataclasses.replace(cuda_kernel().launch, **changes)  # type: ignore[arg-type]
 
 
+ARRAYS = cuda_kernel().params[:2]
 REQUIRES = "kernel.scale.launch.requires[0]"
 
 
@@ -336,7 +337,7 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
             "kernel.scale.args[2]: 'i64(x.size)' packs i64, but the source takes int n (i32)",
         ),
         (
-            cuda_kernel(args=("y.ptr", "x.ptr", "i32(x.size)", "y.ptr")),
+            cuda_kernel(args=("y.ptr", "x.ptr", "i32(x.size)", "y.ptr"), params=ARRAYS),
             "kernel.scale.args[3]: 'y.ptr' is an address, but the source takes float s",
         ),
         (
