@@ -19,9 +19,6 @@ LINE = Text("one line of text", convert=values.one_line, empty=True)
 BYTES = Either(
     (Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))
 )
-MOST_BYTES = Either(
-    (Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))
-)
 HINTS = Pairs(names=Names(values.IDENTIFIER, "a hint", Integer()))
 FUNCTION = Text(
     "a file and a function such as ref.py:gemm",

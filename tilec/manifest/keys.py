@@ -10,7 +10,7 @@ from typing import Any
 from tilec.manifest import types, values
 from tilec.manifest.case_keys import CHAIN
 from tilec.manifest.kernel_keys import KERNEL, OPTIONS
-from tilec.manifest.key_shapes import HINTS, LINE, MOST_BYTES, PATH, TARGET_LIST
+from tilec.manifest.key_shapes import BYTES, HINTS, LINE, PATH, TARGET_LIST
 from tilec.manifest.shapes import (
     Either,
     Flag,
@@ -201,7 +201,7 @@ WHEEL = Table(
             Text("way to split", choices=("arch",)),
             'With "arch", machine code is in wheels of its own, one for each compute capability.',
         ),
-        Key("max-size", MOST_BYTES, "Most that a wheel may weigh."),
+        Key("max-size", BYTES, "Most that a wheel may weigh."),
     ),
 )
 OUTPUT = Table(
@@ -215,7 +215,7 @@ OUTPUT = Table(
         Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
         Key(
             "max-size",
-            MOST_BYTES,
+            BYTES,
             "Most that the bundle may weigh.",
         ),
         Key(

@@ -91,11 +91,8 @@ class Table(Shape):
             properties[key.name] = {**key.shape.schema(), "description": key.doc}
             default = defaults.get(key.name)
             value = list(default) if isinstance(default, tuple) else default
-            if (
-                value not in (None, "", [])
-                and not key.required
-                and _may_be_written(value, key.shape)
-            ):
+            absent = value in (None, "", []) or (type(value) is int and value == 0)
+            if not absent and not key.required:
                 properties[key.name]["default"] = value
         result: dict[str, Any] = {"type": "object"}
         if properties:
@@ -186,13 +183,6 @@ class Named(Table):
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
         tables = super().of(value, path, problems)
         return tuple(dataclasses.replace(each, name=name) for name, each in tables.items() if each)
-
-
-def _may_be_written(value: Any, shape: Shape) -> bool:
-    """Return whether a default is a valid value of its key; some defaults mean absence."""
-    problems = Problems()
-    shape.read(value, (), problems)
-    return not problems.collected
 
 
 def _defaults(of: type) -> dict[str, Any]:

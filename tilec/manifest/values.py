@@ -172,14 +172,6 @@ def size(text: str) -> int:
     return int(amount)
 
 
-def some_size(text: str) -> int:
-    """Return a nonzero size in bytes."""
-    amount = size(text)
-    if not amount:
-        raise ValueError(f"{text!r} is no sensible size")
-    return amount
-
-
 def driver(version: str | int) -> int:
     """Return the branch of a driver version such as `580` or `580.65.06`."""
     branch = int(str(version).partition(".")[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.declaration import KernelDecl
@@ -28,7 +28,7 @@ from tilec.plan.source import (
     with_names,
     with_source,
 )
-from tilec.plan.targets import LanguageFacts, Reach, Selection, no_target
+from tilec.plan.targets import LanguageFacts, Selection, no_target
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.arch import Target
@@ -116,22 +116,23 @@ class Planner:
         params = with_optional(params, lists)
         everything = expand(kernel, points, params, report, lists=lists)
         check_kernel(kernel, decl, params, everything, language, once)
-        reach = language.reach(self.wanted)
-        variants, table = self._taken_up(kernel, params, everything, reach.targets, tuned)
-        variants = for_targets(kernel, variants, reach.targets)
+        reasons = language.reasons(self.wanted)
+        targets = [target for target, reason in reasons.items() if not reason]
+        variants, table = self._taken_up(kernel, params, everything, targets, tuned)
+        variants = for_targets(kernel, variants, targets)
         # Overrides may be for variants that a tuning table leaves out.
-        for variant, target in itertools.product(everything, reach.targets):
+        for variant, target in itertools.product(everything, targets):
             self.languages[f"{variant.id}-{target}"] = kernel.language
         spec = self._spec(kernel, decl, source, params)
         offered = [
             job
             for variant in variants
-            for job in self._jobs(spec, kernel, variant, reach, language, report)
+            for job in self._jobs(spec, kernel, variant, targets, language, report)
         ]
         self.offered += offered
         takes = self.selection.takes
         jobs = tuple(job for job in offered if takes(kernel.name, job.variant.id, job.target))
-        self._check_targets(kernel, variants, reach, language, report)
+        self._check_targets(kernel, variants, reasons, language, report)
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
         check_names(jobs, report)
@@ -148,19 +149,18 @@ class Planner:
         self,
         kernel: Kernel,
         variants: Sequence[Variant],
-        reach: Reach,
+        reasons: Mapping[Target, str],
         language: LanguageFacts,
         report: Report,
     ) -> None:
         """Report selected targets that the language refuses, and a shipped kernel without a target."""
         selection = self.selection
-        for variant, (target, reason) in itertools.product(variants, reach.refused.items()):
+        for variant, (target, reason) in itertools.product(variants, reasons.items()):
             # An override or `--select` may exclude a target that the language refuses.
-            if selection.allows(variant.id, target) and selection.takes(
-                kernel.name, variant.id, target
-            ):
+            allowed = reason and selection.allows(variant.id, target)
+            if allowed and selection.takes(kernel.name, variant.id, target):
                 report(f"target {target}: {reason}")
-        if reach or not self.shipped:
+        if reasons or not self.shipped:
             return
         if selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
             report(no_target(kernel, language, self.wanted))
@@ -170,7 +170,7 @@ class Planner:
         spec: KernelSpec,
         kernel: Kernel,
         variant: Variant,
-        reach: Reach,
+        targets: Sequence[Target],
         language: LanguageFacts,
         report: Report,
     ) -> Iterator[Job]:
@@ -185,7 +185,7 @@ class Planner:
             for name, value in variant.axes
             if name in language.hints and isinstance(value, int)
         }
-        for target in reach.targets:
+        for target in targets:
             if self.selection.allows(variant.id, target) and is_for(kernel, variant.axes, target):
                 hints = {**self.selection.hints(kernel, variant.id, target), **axes}
                 yield Job(

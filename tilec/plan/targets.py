@@ -40,30 +40,9 @@ class LanguageFacts:
             self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt
         )
 
-    def reach(self, wanted: Iterable[Target]) -> Reach:
-        """Divide the wanted targets of these kinds into supported and refused ones."""
-        reasons = {target: self.refuse(target) for target in wanted if target.kind in self.kinds}
-        return Reach(
-            targets=[target for target, reason in reasons.items() if not reason],
-            refused={target: reason for target, reason in reasons.items() if reason},
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Reach:
-    """The wanted targets that concern a kernel.
-
-    Attributes:
-        targets: targets that its frontend supports.
-        refused: the other targets, with the reason.
-    """
-
-    targets: Sequence[Target]
-    refused: Mapping[Target, str]
-
-    def __bool__(self) -> bool:
-        """Whether any target concerns the kernel."""
-        return bool(self.targets or self.refused)
+    def reasons(self, wanted: Iterable[Target]) -> dict[Target, str]:
+        """Return the targets of these kinds, each with why it is refused, or an empty string."""
+        return {target: self.refuse(target) for target in wanted if target.kind in self.kinds}
 
 
 def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:
