@@ -147,9 +147,3 @@ def _check_point(point: dict[str, AxisValue], scope: Scope, path: Path) -> None:
         if scope.axis(name, inner) and axes[name] and type(value) is not type(axes[name][0]):
             message = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
             scope.problems.add(inner, message)
-    missing = [name for name in axes if name not in point]
-    if missing:
-        scope.problems.add(
-            path,
-            f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-        )

@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.manifest.types import Kernel
+from tilec.manifest.types import Exclude, Kernel
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Variant
 from tilec.plan.report import Report
@@ -101,56 +101,30 @@ def _points(kernel: Kernel, configs: Sequence[Point], report: Report) -> Iterato
     if total > 1_000_000:
         report(f"the matrix is a product of {total} points: that is no build", "matrix")
         return
-    excluded = _excluder(kernel, names, report)
     products = itertools.product(*([(n, value) for value in values] for n, values in matrix.axes))
     points = [(*pairs, *config) for pairs, config in itertools.product(products, configs)]
-    points = [point for point in points if not excluded(point)]
-    for included in matrix.include:
+    for index, rule in enumerate(matrix.exclude):
+        try:
+            when = expr.parse(inlined(kernel, rule.when) or "True", names=names)
+            points = [point for point in points if not _excludes(rule, when, point)]
+        except ExpressionError as error:
+            report(error.what, "matrix", "exclude", index, "when", column=error.column)
+    for index, included in enumerate(matrix.include):
         given = dict(included)
-        if missing := [name for name in names if name not in given]:
-            report(
-                f"an included point gives every axis: {', '.join(missing)} is missing",
-                "matrix",
-                "include",
-            )
+        if missing := ", ".join(name for name in names if name not in given):
+            message = f"an included point gives every axis, and lacks {missing}"
+            report(message, "matrix", "include", index)
         else:
             points.append(tuple((name, given[name]) for name in names))
     for point in dict.fromkeys(points):
         yield MatrixPoint(axes=point, let=tuple(derived_at(kernel, point, report)))
 
 
-def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[[Point], bool]:
-    rules: list[tuple[int, expr.Expr | None, Mapping[str, AxisValue]]] = []
-    for index, rule in enumerate(kernel.matrix.exclude):
-        text = inlined(kernel, rule.when)
-        parsed = expr.parse(text, names=names) if text else None
-        rules.append((index, parsed, dict(rule.values)))
-    broken: set[int] = set()
-
-    def excluded(point: Point) -> bool:
-        env = dict(point)
-        for index, when, values in rules:
-            if values and any(env.get(name) != value for name, value in values.items()):
-                continue
-            if when is None:
-                return True
-            try:
-                if when.evaluate(env):
-                    return True
-            except ExpressionError as error:
-                if index not in broken:
-                    broken.add(index)
-                    report(
-                        error.what,
-                        "matrix",
-                        "exclude",
-                        index,
-                        "when",
-                        column=error.column,
-                    )
-        return False
-
-    return excluded
+def _excludes(rule: Exclude, when: expr.Expr, point: Point) -> bool:
+    """Return whether a rule leaves out a point; `when` is its parsed condition."""
+    axes = dict(point)
+    fits = all(axes.get(name) == value for name, value in rule.values)
+    return fits and bool(when.evaluate(axes))
 
 
 def is_for(kernel: Kernel, point: Point, target: Target) -> bool:

@@ -236,6 +236,12 @@ def test_exclude_include_and_limits() -> None:
     assert problems(tile_kernel(matrix=empty, default=())) == [
         "kernel.gemm.matrix: the matrix excludes every point: no variant is left"
     ]
+    part = dataclasses.replace(matrix, include=((("T", "f32"), ("BM", 32)),))
+    assert problems(tile_kernel(matrix=part)) == [
+        "kernel.gemm.matrix.include[0]: an included point gives every axis, and lacks BN"
+    ]
+    strange = dataclasses.replace(matrix, exclude=(Exclude(when="BM > BX"),))
+    assert "unknown name 'BX'" in problems(tile_kernel(matrix=strange))[0]
     small = dataclasses.replace(matrix, max_variants=3)
     assert problems(tile_kernel(matrix=small)) == [
         "kernel.gemm.matrix.max-variants: the matrix gives 8 variants, more than max-variants = 3"
