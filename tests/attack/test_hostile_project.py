@@ -35,7 +35,7 @@ FOREIGN = (
     "dist/acme/py.typed",
     "dist/acme-1.0.0.tilec",
     "dist/acme-1.0.0-py3-none-any.whl",
-    "dist/cubin/SHA256SUMS",
+    "dist/cubin/twice-sm_90.cubin",
     LIST,
 )
 

@@ -40,7 +40,6 @@ from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
 
-SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
 HOLDS_PACKAGE = frozenset(("package", "wheel"))
@@ -207,7 +206,8 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
         yield from _hub(publication, bundle, stage)
     for kind in STANDARD:
         if kind in emit:
-            yield from _standard_files(kind, publication, stage)
+            for name, data in _images(kind, publication):
+                yield _write(kind, publication.path(kind, name), data, stage)
 
 
 def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
@@ -329,18 +329,6 @@ def licences_of(manifest: Manifest) -> dict[str, bytes]:
             message = f"package.license-files: {name!r} cannot be read: {exc.strerror}"
             raise ManifestError((Diagnostic(message=message, location=location),)) from exc
     return texts
-
-
-def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterator[Output]:
-    """Stage the files of one kind, and the list of their digests."""
-    digests = {}
-    for name, data in _images(kind, publication):
-        output = _write(kind, publication.path(kind, name), data, stage)
-        digests[name] = output.digest
-        yield output
-    if digests:
-        text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
-        yield _write(kind, publication.path(kind, SUMS), text.encode(), stage)
 
 
 def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:

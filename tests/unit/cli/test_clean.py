@@ -19,7 +19,7 @@ FILES = {
     "acme/py.typed": "package",
     "acme-kernels-0.3.0.tilec": "bundle",
     "cubin/k.cubin": "cubin",
-    "cubin/SHA256SUMS": "cubin",
+    "cubin/twice-sm_90.cubin": "cubin",
 }
 
 
