@@ -206,6 +206,13 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def refuse(*wrongs: tuple[object, str]) -> None:
+    """Raise a usage error with the message of the first condition that holds."""
+    for wrong, message in wrongs:
+        if wrong:
+            raise click.UsageError(message, click.get_current_context())
+
+
 def split_words(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named, refuse
 from tilec.cli.cases import case_options, set_option
 from tilec.cli.devices import device_option
 
@@ -132,9 +132,6 @@ def command(app: App, /, **options: Any) -> int:
     from tilec.cli.bench_run import Given, run_bench
 
     given = Given(**options)
-    if given.fail_slower is not None and not given.against_saved:
-        raise click.UsageError(
-            "--fail-slower needs --against-saved",
-            click.get_current_context(),
-        )
+    gated = given.fail_slower is not None
+    refuse((gated and not given.against_saved, "--fail-slower needs --against-saved"))
     return run_bench(app, given)

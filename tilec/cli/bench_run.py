@@ -18,7 +18,7 @@ from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
 from tilec.case.arguments import parse_overrides
 from tilec.case.cases import BoundCase
 from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
-from tilec.cli.app import App
+from tilec.cli.app import App, refuse
 from tilec.cli.bench_show import Rows, end_lines, head_lines, markdown, variant_lines, write_report
 from tilec.cli.cases import (
     Opened,
@@ -133,15 +133,11 @@ def _device(app: App, given: Given) -> tuple[DeviceDriver, DeviceInfo]:
     name = given.device
     if name != CPU:
         return find_gpu("cuda:0" if name == AUTO else name, "measuring", NO_GPU)
-    for wrong, option in (
-        (given.cold is not None, "--cold" if given.cold else "--hot"),
-        (given.measure_ceilings, "--measure-ceilings"),
-    ):
-        if wrong:
-            raise UsageError(
-                f"{option}: the cpu device has no L2 cache and no ceilings",
-                fix="leave it out",
-            )
+    message = "the cpu device has no L2 cache and no ceilings: leave it out"
+    refuse(
+        (given.cold is not None, f"{'--cold' if given.cold else '--hot'}: {message}"),
+        (given.measure_ceilings, f"--measure-ceilings: {message}"),
+    )
     return find_device(app, name)
 
 

@@ -15,6 +15,7 @@ from tilec.cli.app import (
     examples,
     jobs_option,
     json_option,
+    refuse,
     split_words,
     words_among,
 )
@@ -158,10 +159,7 @@ def command(
             done = style("up to date", fg="green", bold=True)
             app.say(f"{done} ({plural(last.jobs, 'job')}, untouched)")
             return
-    if listing and explain:
-        raise click.UsageError(
-            "--list and --explain cannot be combined", click.get_current_context()
-        )
+    refuse((listing and explain, "--list and --explain cannot be combined"))
     request = make_request(
         app,
         targets=targets,

@@ -6,11 +6,10 @@ import signal
 
 import click
 
-from tilec.cli.app import App, examples
+from tilec.cli.app import App, examples, refuse
 from tilec.cli.complete import completes, profiles_of
 from tilec.cli.outside_tool import case_option, run_tool, watched_case
 from tilec.cli.style import style
-from tilec_runtime.errors import UsageError
 
 
 @click.command(
@@ -58,11 +57,7 @@ def command(
     """
     from tilec.frontends.tools.cpp.nvrtc import HERE  # the project's directory in debug code
 
-    if batch and not orders:
-        raise UsageError(
-            "--batch needs --ex",
-            fix="add commands, such as --ex run --ex backtrace",
-        )
+    refuse((batch and not orders, "--batch needs --ex, such as --ex run --ex backtrace"))
     watched, program = watched_case(app, "cuda-gdb", case, device, bundle, targets, profile=profile)
     if not batch:
         app.say(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named, split_words
+from tilec.cli.app import App, examples, json_option, named, refuse, split_words
 from tilec.cli.build import print_kernels
 from tilec.cli.complete import completes, kernels_of
 from tilec.cli.files import HTML, require_suffix
@@ -173,7 +173,18 @@ def command(
     views = ((f"--{form}", form), ("--safety", safety), ("--html", html), ("--diff", old))
     questions = (("--why", why), ("--sizes", sizes), ("--coverage", coverage))
     given = [name for name, value in (*views, *questions) if value]
-    _refuse(app, given, arguments, device, deny=bool(deny), deny_breaking=deny_breaking)
+    first = given[0] if given else ""
+    refuse(
+        (len(given) > 1, f"{' and '.join(given[1::-1])} cannot be combined"),
+        (
+            app.json and first in ("--ptx", "--sass", "--tileir", "--html"),
+            f"--json and {first} cannot be combined",
+        ),
+        (deny_breaking and not old, "--deny-breaking needs --diff"),
+        (arguments and not why, f"{''.join(map(repr, arguments[:1]))} needs --why KERNEL"),
+        (device and not why, "--device needs --why KERNEL"),
+        (deny and not sizes, "--deny needs --sizes"),
+    )
     page = require_suffix(app.path(html), "--html", *HTML) if html else None
     opened = container.open_container(app.built_path(file))
     if verify:
@@ -212,35 +223,6 @@ def _described(opened: Container, select: str) -> Report:
 
     described = container.describe(opened)
     return report.narrow(described, select) if select else described
-
-
-def _refuse(
-    app: App,
-    given: list[str],
-    arguments: tuple[str, ...],
-    device: str,
-    *,
-    deny: bool,
-    deny_breaking: bool,
-) -> None:
-    """Refuse options that cannot be combined.
-
-    Raises:
-        click.UsageError: two options cannot be combined.
-    """
-    wrong = ""
-    if len(given) > 1:
-        wrong = f"{given[1]} and {given[0]} cannot be combined"
-    elif app.json and given and given[0] in ("--ptx", "--sass", "--tileir", "--html"):
-        wrong = f"--json and {given[0]} cannot be combined"
-    elif deny_breaking and "--diff" not in given:
-        wrong = "--deny-breaking needs --diff"
-    elif (arguments or device) and "--why" not in given:
-        wrong = f"{repr(arguments[0]) if arguments else '--device'} needs --why KERNEL"
-    elif deny and "--sizes" not in given:
-        wrong = "--deny needs --sizes"
-    if wrong:
-        raise click.UsageError(wrong, click.get_current_context())
 
 
 def _sources(app: App) -> Path:

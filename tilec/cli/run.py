@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named, refuse
 from tilec.cli.cases import (
     Opened,
     Wish,
@@ -49,11 +49,31 @@ class _Given:
     save: str | None
     repeat: int | None
     device: str
-    block_order: str
+    block_order: str | int | None
     steps: int | None
     trace: str
-    blocks: tuple[str, ...]
+    blocks: tuple[Block, ...]
     timeout: float
+
+
+def _order(text: str) -> str | int:
+    """Parse `--block-order`."""
+    if text in ("forward", "reverse"):
+        return text
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    raise click.BadParameter(
+        f"{text!r}: use forward, reverse, or a whole number as seed of a random order"
+    )
+
+
+def _block(text: str) -> Block:
+    """Parse `--block`: one to three numbers."""
+    parts = [part.strip() for part in text.split(",")]
+    if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 11 for part in parts):
+        raise click.BadParameter(f"{text!r}: write its index in the grid, such as 3 or 3,0")
+    x, y, z = (*map(int, parts), 0, 0)[:3]
+    return x, y, z
 
 
 @click.command(
@@ -109,7 +129,7 @@ class _Given:
 @device_option("auto", "cuda, cuda:N, cpu, or auto (a GPU if there is one).")
 @click.option(
     "--block-order",
-    default="",
+    type=_order,
     metavar="ORDER",
     help="cpu device: forward, reverse, or the seed of a random order.",
 )
@@ -130,6 +150,7 @@ class _Given:
     "--block",
     "blocks",
     multiple=True,
+    type=_block,
     metavar="X[,Y[,Z]]",
     help="With --trace: index of a block; may be repeated (default: 0,0,0).",
 )
@@ -156,10 +177,20 @@ def command(app: App, /, **options: Any) -> int:
     into .tilec/run/, and does not change the project's outputs.
     """
     given = _Given(**options)
-    if wrong := _conflict(given):
-        raise click.UsageError(wrong, click.get_current_context())
-    blocks = tuple(map(_block, given.blocks)) or (((0, 0, 0),) if given.trace else ())
-    order = _order(given.block_order)
+    changed, some = given.settings or given.inputs, given.wish.expression or given.wish.cases
+    refuse(
+        (
+            given.args and (some or len(given.wish.kernels) != 1),
+            "--arg runs one kernel: name it, and leave -k and --case out",
+        ),
+        (given.args and changed, "--set and --input change cases, but --arg runs without a case"),
+        (given.trace and given.repeat is not None, "--repeat and --trace cannot be combined"),
+        (
+            given.trace and given.save,
+            "--output-dir and --trace cannot be combined: one block writes a part of an output",
+        ),
+        (given.blocks and not given.trace, "--block needs --trace"),
+    )
     wish = _wish(app, given)
     # With --bundle and --arg no project is needed.
     project = None if wish.bundle and given.args else open_project(app)
@@ -167,93 +198,44 @@ def command(app: App, /, **options: Any) -> int:
         require_kernel(project.manifest, wish.kernels[0])
     elif project is not None:
         check_wish(project.manifest, wish)
-    return _run(app, given, wish, project, order, blocks)
-
-
-def _conflict(given: _Given) -> str:
-    """Return the message about options that conflict, or an empty string."""
-    changed, wish = given.settings or given.inputs, given.wish
-    if given.args:
-        if len(wish.kernels) != 1 or wish.expression or wish.cases:
-            return "--arg runs one kernel: name it, and leave -k and --case out"
-        if changed:
-            return "--set and --input change cases, but --arg runs without a case"
-    if given.trace and given.repeat is not None:
-        return "--repeat and --trace cannot be combined"
-    if given.trace and given.save:
-        return "--output-dir and --trace cannot be combined: one block writes a part of an output"
-    return "--block needs --trace" if given.blocks and not given.trace else ""
-
-
-def _order(text: str) -> str | int:
-    """Parse `--block-order`.
-
-    Raises:
-        UsageError: the order is invalid.
-    """
-    if text in ("", "forward", "reverse"):
-        return text
-    if text.isdecimal() and len(text) < 19:
-        return int(text)
-    raise UsageError(
-        f"--block-order {text!r}: use forward, reverse, or a whole number as seed of a random order"
-    )
-
-
-def _block(text: str) -> Block:
-    """Parse `--block`: one to three numbers.
-
-    Raises:
-        UsageError: the text is not a block index.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 11 for part in parts):
-        raise UsageError(f"--block {text!r}: write its index in the grid, such as 3 or 3,0")
-    x, y, z = (*map(int, parts), 0, 0)[:3]
-    return x, y, z
+    return _run(app, given, wish, project)
 
 
 def _wish(app: App, given: _Given) -> Wish:
     """Return the selected cases with their changes, whose errors then appear before a build."""
+    changes = {"--set": given.settings, "--input": given.inputs, "--arg": given.args}
     overrides: tuple[Override, ...] = ()
-    if given.settings or given.inputs:
+    if any(changes.values()):
         from tilec.case.arguments import parse_overrides
 
-        changes = {"--set": given.settings, "--input": given.inputs}
         overrides = parse_overrides(changes, cwd=app.base)
     # A trace shows one launch.
     return dataclasses.replace(given.wish, overrides=overrides, chains=not given.trace)
 
 
-def _run(
-    app: App,
-    given: _Given,
-    wish: Wish,
-    project: Project | None,
-    order: str | int,
-    blocks: Sequence[Block],
-) -> int:
+def _run(app: App, given: _Given, wish: Wish, project: Project | None) -> int:
     manifest = project.manifest if project else None
     if given.save:
         require_writable(app.path(given.save) / "output.npy")
     lines: list[str] = []
     print_line = (lambda line: lines.append(click.unstyle(line))) if app.json else app.say
     root = Path(manifest.root) if manifest else app.base
+    blocks = given.blocks or ((0, 0, 0),)
     options = {
-        "--trace": blocks,
-        "--block-order": given.block_order,
+        "--trace": given.trace,
+        "--block-order": given.block_order is not None,
         "--steps": given.steps,
     }
     driver, device = find_device(
         app,
         given.device,
         only_cpu=next((name for name, value in options.items() if value), ""),
-        cpu=_cpu_options(given, order, blocks, root, print_line),
+        cpu=_cpu_options(given, blocks, root, print_line),
     )
     opened = open_bundle(app, project, wish, cpu=device.interprets is not None)
     cases: tuple[BoundCase, ...]
     if given.args:
-        cases = (_case_of_arguments(app, opened, given),)
+        cases = (_case_of_arguments(opened, wish),)
     else:
         assert manifest is not None
         cases = chosen_cases(opened, manifest, wish)
@@ -284,7 +266,6 @@ def _run(
 
 def _cpu_options(
     given: _Given,
-    order: str | int,
     blocks: Sequence[Block],
     root: Path,
     print_line: Callable[[str], None],
@@ -298,29 +279,29 @@ def _cpu_options(
         trace_run(run, blocks, root, print_line)
 
     return CpuOptions(
-        order="forward" if order == "" else order,
+        order="forward" if given.block_order is None else given.block_order,
         steps=given.steps or DEFAULT.steps,
-        run=trace if blocks else execute_run,
+        run=trace if given.trace else execute_run,
     )
 
 
-def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
+def _case_of_arguments(opened: Opened, wish: Wish) -> BoundCase:
     """Return a case from the `--arg` options.
 
     Raises:
         MissingError: the kernel cannot be built for the device.
         UsageError: the kernel does not exist, or an argument does not fit it.
     """
-    from tilec.case.arguments import bind_arguments, parse_overrides
+    from tilec.case.arguments import bind_arguments
 
-    (name,) = given.wish.kernels
+    (name,) = wish.kernels
     if name in opened.absent:
         raise MissingError(f"kernel {name} cannot be run: {opened.absent[name]}", kernel=name)
     known = opened.kernels
     if name not in known:
         hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
         raise UsageError(f"no kernel {name!r} in the bundle{hint}")
-    return bind_arguments(known[name], parse_overrides({"--arg": given.args}, cwd=app.base))
+    return bind_arguments(known[name], wish.overrides)
 
 
 def _trace(device: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, words_among
+from tilec.cli.app import App, examples, json_option, refuse, words_among
 from tilec.cli.cases import (
     Opened,
     Wish,
@@ -26,7 +26,6 @@ from tilec.cli.devices import CPU, NEEDS_GPU, device_json, device_option
 from tilec.cli.findings import render_finding
 from tilec.cli.style import style
 from tilec.cli.tables import plural
-from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
@@ -135,12 +134,8 @@ def command(
     unfit: dict[str, object] = {"--tool": tools, "--profile": profile}
     if device != CPU:
         other, unfit = "cpu", {"--seed": seeds, "--nan": nan, "--steps": steps}
-    for option, value in unfit.items():
-        if value:
-            raise UsageError(
-                f"{option} has no effect with --device {device}",
-                fix=f"pass --device {other}, or leave {option} out",
-            )
+    message = f"has no effect with --device {device}: pass --device {other}, or leave it out"
+    refuse(*((value, f"{option} {message}") for option, value in unfit.items()))
     wish = dataclasses.replace(wish, chains=device == CPU)
     project = open_project(app)
     check_wish(project.manifest, wish)

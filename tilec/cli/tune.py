@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, split_words
+from tilec.cli.app import App, StoppedError, examples, jobs_option, json_option, refuse, split_words
 from tilec.cli.complete import cases_of, completes, devices_of, kernels_of, targets_of
 from tilec.cli.devices import CPU, require_device_name
 
 if TYPE_CHECKING:
-    from tilec.cli.tune_flow import Wish
+    pass
 
 SEARCHES = ("halving", "grid", "random", "bayes")
 _DURATION = re.compile(
@@ -201,7 +200,24 @@ def command(
         jobs=jobs,
         several=len(kernels) + len(kits) > 1,
     )
-    _refuse_combinations(wish, kernels, kits, prepare=prepare, confirm=confirm)
+    refuse(
+        (
+            confirm and any((kits, prepare, resume, cases, devices, target)),
+            "--confirm takes KERNEL and --record, and no other option",
+        ),
+        (
+            kits and any((kernels, prepare, target, cases)),
+            "--measure takes all from the kit: leave KERNEL, --case, --target and --prepare out",
+        ),
+        (not (kits or kernels), "name a KERNEL to tune, or a kit with --measure"),
+        (
+            prepare and (resume or record),
+            "--prepare only writes a kit: leave --resume and --record out",
+        ),
+        (out and not prepare, "--out needs --prepare"),
+        (wish.several and record, "--record names one file: tune one kernel at a time"),
+        (wish.several and out, "--out names one file: tune one kernel at a time"),
+    )
     step = confirm_kernel if confirm else prepare_kernel if prepare else tune_kernel
     try:
         documents = [measure_kit(app, wish, app.path(kit)) for kit in kits]
@@ -215,29 +231,3 @@ def command(
     if app.json:
         app.document("tune", {"ok": ok, "kernels": documents})
     return 0 if ok else 1
-
-
-def _refuse_combinations(
-    wish: Wish, kernels: Sequence[str], kits: Sequence[str], *, prepare: bool, confirm: bool
-) -> None:
-    """Refuse options that cannot be combined."""
-    for wrong, message in (
-        (
-            confirm and any((kits, prepare, wish.resume, wish.cases, wish.devices, wish.target)),
-            "--confirm takes KERNEL and --record, and no other option",
-        ),
-        (
-            kits and any((kernels, prepare, wish.target, wish.cases)),
-            "--measure takes all from the kit: leave KERNEL, --case, --target and --prepare out",
-        ),
-        (not (kits or kernels), "name a KERNEL to tune, or a kit with --measure"),
-        (
-            prepare and (wish.resume or wish.record),
-            "--prepare only writes a kit: leave --resume and --record out",
-        ),
-        (wish.out and not prepare, "--out needs --prepare"),
-        (wish.several and wish.record, "--record names one file: tune one kernel at a time"),
-        (wish.several and wish.out, "--out names one file: tune one kernel at a time"),
-    ):
-        if wrong:
-            raise click.UsageError(message, click.get_current_context())

@@ -183,7 +183,7 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Cli)
     [
         (
             ["--block-order", "sideways"],
-            "--block-order 'sideways': use forward, reverse, or a whole number",
+            "'--block-order': 'sideways': use forward, reverse, or a whole number",
         ),
         (
             ["--block-order", "reverse", "--device", "cuda:1"],
@@ -196,7 +196,7 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Cli)
         (["--block", "0"], "--block needs --trace"),
         (
             ["--trace", "twice/small", "--block", "0,x"],
-            "--block '0,x': write its index in the grid, such as 3 or 3,0",
+            "'--block': '0,x': write its index in the grid, such as 3 or 3,0",
         ),
         (["--device", "cpu:0"], "'cpu:0' is no device"),
     ],

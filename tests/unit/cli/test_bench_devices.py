@@ -328,7 +328,7 @@ def test_refuses_options_that_the_cpu_device_ignores(cli: Any, project: Path, op
     ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", option)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {option}: the cpu device has no L2 c")
-    assert ran.err.endswith("\n  fix: leave it out\n")
+    assert "leave it out\n" in ran.err
 
 
 @pytest.mark.usefixtures("bare")

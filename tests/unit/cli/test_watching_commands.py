@@ -110,7 +110,7 @@ def test_no_report_is_an_error_whatever_ncu_returns(
         (
             ("sanitize", "--device", "cuda", "--nan"),
             2,
-            "--nan has no effect with --device cuda\n  fix: pass --device cpu, or leave --nan out",
+            "--nan has no effect with --device cuda: pass --device cpu, or leave it out",
         ),
         (
             ("sanitize", "--device", "cuda", "--seed", "1"),
@@ -125,7 +125,7 @@ def test_no_report_is_an_error_whatever_ncu_returns(
         (
             ("sanitize", "--device", "cpu", "--tool", "all"),
             2,
-            "--tool has no effect with --device cpu\n  fix: pass --device cuda",
+            "--tool has no effect with --device cpu: pass --device cuda, or leave it out",
         ),
         (
             ("sanitize", "--device", "cpu", "--profile", "debug"),
