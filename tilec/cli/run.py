@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
     from tilec.case.device import ModuleDevice
     from tilec.compile.project import Project
-    from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 
 Block = tuple[int, int, int]
 
@@ -214,6 +213,11 @@ def _wish(app: App, given: _Given) -> Wish:
 
 
 def _run(app: App, given: _Given, wish: Wish, project: Project | None) -> int:
+    from tilec.cli.run_cases import CaseRunner
+    from tilec.cli.run_show import trace_run
+    from tilec_runtime.cpu.launch import CpuOptions, execute_run
+    from tilec_runtime.cpu.tileir.frame import DEFAULT
+
     manifest = project.manifest if project else None
     if given.save:
         require_writable(app.path(given.save) / "output.npy")
@@ -221,6 +225,12 @@ def _run(app: App, given: _Given, wish: Wish, project: Project | None) -> int:
     print_line = (lambda line: lines.append(click.unstyle(line))) if app.json else app.say
     root = Path(manifest.root) if manifest else app.base
     blocks = given.blocks or ((0, 0, 0),)
+    trace = functools.partial(trace_run, blocks=blocks, root=root, say=print_line)
+    cpu = CpuOptions(
+        order="forward" if given.block_order is None else given.block_order,
+        steps=given.steps or DEFAULT.steps,
+        run=trace if given.trace else execute_run,
+    )
     options = {
         "--trace": given.trace,
         "--block-order": given.block_order is not None,
@@ -230,7 +240,7 @@ def _run(app: App, given: _Given, wish: Wish, project: Project | None) -> int:
         app,
         given.device,
         only_cpu=next((name for name, value in options.items() if value), ""),
-        cpu=_cpu_options(given, blocks, root, print_line),
+        cpu=cpu,
     )
     opened = open_bundle(app, project, wish, cpu=device.interprets is not None)
     cases: tuple[BoundCase, ...]
@@ -248,8 +258,6 @@ def _run(app: App, given: _Given, wish: Wish, project: Project | None) -> int:
                 "trace", {"case": case.name, "blocks": list(map(list, blocks)), "lines": lines}
             )
         return 0
-    from tilec.cli.run_cases import CaseRunner
-
     return CaseRunner(
         app,
         opened,
@@ -262,27 +270,6 @@ def _run(app: App, given: _Given, wish: Wish, project: Project | None) -> int:
         timeout=given.timeout,
         save=app.path(given.save) if given.save else None,
     ).all()
-
-
-def _cpu_options(
-    given: _Given,
-    blocks: Sequence[Block],
-    root: Path,
-    print_line: Callable[[str], None],
-) -> CpuOptions:
-    from tilec_runtime.cpu.launch import CpuOptions, execute_run
-    from tilec_runtime.cpu.tileir.frame import DEFAULT
-
-    def trace(run: CpuRun) -> None:
-        from tilec.cli.run_show import trace_run
-
-        trace_run(run, blocks, root, print_line)
-
-    return CpuOptions(
-        order="forward" if given.block_order is None else given.block_order,
-        steps=given.steps or DEFAULT.steps,
-        run=trace if given.trace else execute_run,
-    )
 
 
 def _case_of_arguments(opened: Opened, wish: Wish) -> BoundCase:
