@@ -20,7 +20,7 @@ _CHECK = "run `tilec sanitize --device cpu` to see every such access"
 
 def outside(access: Outside, size: int) -> NoReturn:
     """Raise the error for the first of the elements out of bounds."""
-    address, block = int(access.addresses[0]), access.frame.place(int(access.rows[0]))
+    address = int(access.addresses[0])
     near = access.frame.launch.memory.nearest(address)
     name = near.name if near is not None else ""
     if access.index is not None and access.shape is not None:
@@ -42,8 +42,15 @@ def outside(access: Outside, size: int) -> NoReturn:
         message = f"address {address:#x}, which {_beside(near, address, size)}"
         cause = "an index is out of range, or a mask lets it through"
         fix = f"compare the index with the number of elements; {_CHECK}"
-    raise _fault(
-        access.frame, access.op, f"{_VERBS[access.kind]} {message}", block, name, index, cause, fix
+    raise fault(
+        access.op,
+        access.frame,
+        int(access.rows[0]),
+        f"{_VERBS[access.kind]} {message}",
+        cause=cause,
+        fix=fix,
+        parameter=name,
+        index=index,
     )
 
 
@@ -59,7 +66,9 @@ def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) 
     cause = "the pointer was converted from one to smaller elements, or the array does not start at an element's address"
     fix = "start at a multiple of the element's size"
     index = near.element(address - near.address) if near is not None else ()
-    raise _fault(frame, op, message, frame.place(int(where[0])), name, index, cause, fix)
+    raise fault(
+        op, frame, int(where[0]), message, cause=cause, fix=fix, parameter=name, index=index
+    )
 
 
 def forbidden(
@@ -71,28 +80,8 @@ def forbidden(
     message = f"writes element {_tuple(index)} of {region.name}, which may only be read"
     cause = "the array is read-only, or the variable is constant"
     fix = "pass a writable array, or store to another parameter"
-    raise _fault(frame, op, message, frame.place(int(where[0])), region.name, index, cause, fix)
-
-
-def _fault(
-    frame: Frame,
-    op: Op,
-    message: str,
-    block: tuple[int, int, int],
-    name: str,
-    index: tuple[int, ...],
-    cause: str,
-    fix: str,
-) -> FaultError:
-    return FaultError(
-        f"{frame.launch.options.kernel}: {op.name} {message}, in block {block}",
-        cause=cause,
-        fix=fix,
-        kernel=frame.launch.options.kernel,
-        location=op.location,
-        block=block,
-        parameter=name,
-        index=index,
+    raise fault(
+        op, frame, int(where[0]), message, cause=cause, fix=fix, parameter=region.name, index=index
     )
 
 
@@ -120,7 +109,15 @@ def _first(which: Array) -> tuple[Any, ...]:
 
 
 def fault(
-    op: Op, frame: Frame, row: int, message: str, *, cause: str = "", fix: str = ""
+    op: Op,
+    frame: Frame,
+    row: int,
+    message: str,
+    *,
+    cause: str = "",
+    fix: str = "",
+    parameter: str = "",
+    index: tuple[int, ...] = (),
 ) -> FaultError:
     """Return an error of one block.
 
@@ -135,6 +132,8 @@ def fault(
         kernel=kernel,
         location=op.location,
         block=block,
+        parameter=parameter,
+        index=index,
     )
 
 

@@ -26,13 +26,13 @@ from tilec_runtime.cpu.tileir.ir import (
     TensorView,
     Tile,
     Value,
+    View,
     type_text,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.text import attribute_text
-from tilec_runtime.cpu.tileir.values import layout
-from tilec_runtime.cpu.tileir.views import Tensor
+from tilec_runtime.cpu.tileir.values import Layout, layout
 from tilec_runtime.errors import ArgumentError, CallError, Location
 
 if TYPE_CHECKING:
@@ -73,15 +73,15 @@ class Places:
         own = (region for region in self._memory.regions if region.name in names)
         return next(own, None) or self._memory.find(address)
 
-    def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
-        """Return the name of an address; offsets count elements of `size` bytes."""
-        address = int(address)
-        plain = address & ~UPPER if packed else address
+    def name(self, value: Value, address: Any, form: Layout) -> str:
+        """Return the name of an address; offsets count elements of this layout."""
+        address, size = int(address), form.size
+        plain = address & ~UPPER if form.packed else address
         region = self._region(value, plain)
         if region is None:
             return f"{address:#x}"
         away = plain - region.address - region.origin
-        if packed:
+        if form.packed:
             return f"{region.name}{2 * away + (plain != address):+d}"
         return (
             f"{region.name}{away // size:+d}"
@@ -100,38 +100,24 @@ def words(op: Op) -> str:
     return " ".join([op.name, *filter(None, attributes)])
 
 
-def short(item: Any, value: Value | None = None, places: Places | None = None) -> str:
-    """Format a value briefly: type, shape and first elements."""
-    if isinstance(item, Tensor):
-        base, tensor = int(item.base[0]), _tensor(value)
-        where = f"{base:#x}"
-        if value is not None and places is not None and tensor is not None:
-            form = layout(tensor.element)
-            where = places.name(value, base, form.size, form.packed)
+def short(item: Any, value: Value, places: Places) -> str:
+    """Format a value other than a token briefly: type, shape and first elements."""
+    kind = value.type
+    if isinstance(kind, TensorView | View):
+        tensor = kind.tensor if isinstance(kind, View) else kind
+        where = places.name(value, item.base[0], layout(tensor.element))
         return f"tensor {tuple(item.extents[0].tolist())} at {where}"
-    if not isinstance(item, np.ndarray):
-        return type(item).__name__
-    kind = str(item.dtype)
+    assert isinstance(kind, Tile)
+    name = str(item.dtype)
     show: Callable[[Any], str] = _element
-    if (
-        value is not None
-        and places is not None
-        and isinstance(value.type, Tile)
-        and isinstance(value.type.element, Pointer)
-    ):
-        kind, form = type_text(value.type.element), layout(value.type.element.pointee)
-        show = functools.partial(places.name, value, size=form.size, packed=form.packed)
+    if isinstance(kind.element, Pointer):
+        name, form = type_text(kind.element), layout(kind.element.pointee)
+        show = functools.partial(places.name, value, form=form)
     if item.ndim == 0:
-        return f"{kind} {show(item)}"
+        return f"{name} {show(item)}"
     first = ", ".join(show(part) for part in item.reshape(-1)[:_SHOWN])
     more = ", ..." if item.size > _SHOWN else ""
-    return f"{kind}[{'x'.join(map(str, item.shape))}] {first}{more}"
-
-
-def _tensor(value: Value | None) -> TensorView | None:
-    """Return the tensor of a view."""
-    kind = None if value is None else value.type
-    return kind if isinstance(kind, TensorView) else getattr(kind, "tensor", None)
+    return f"{name}[{'x'.join(map(str, item.shape))}] {first}{more}"
 
 
 def _element(item: Any) -> str:

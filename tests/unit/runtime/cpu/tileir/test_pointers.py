@@ -301,7 +301,7 @@ def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
     addresses = region.address + 4 * np.arange(8)[:, None] * 4 + np.array([[0, 8]])
     with pytest.raises(FaultError) as error:
         load(Memory([region]), Scalar.F32, addresses, grid=(2, 2, 2))
-    what = f"kernel: load_ptr_tko reads address {region.end:#x}, which is element 16 of x with 16 elements, in block (0, 0, 1)"
+    what = f"kernel: load_ptr_tko in block (0, 0, 1): reads address {region.end:#x}, which is element 16 of x with 16 elements"
     assert error.value.what == what
     assert error.value.cause == "an index is out of range, or a mask lets it through"
     assert error.value.fix.startswith(
@@ -326,23 +326,23 @@ store_one = functools.partial(store, value=np.zeros((1, 1), np.float32))
             store_one,
             Scalar.F32,
             8,
-            "writes address 0x8, which is in no memory .* there is none, in",
+            "writes address 0x8, which is in no memory .* there is none",
         ),
-        (("x",), load, Scalar.F32, 8, "reads address 0x8, .*; the nearest is x with 1 element, in"),
+        (("x",), load, Scalar.F32, 8, "reads address 0x8, .*; the nearest is x with 1 element"),
         (("x",), load, Scalar.F64, BASE, "only partly in x: element 0 of 1 element, where 8 bytes"),
         (
             ("x",),
             load,
             Scalar.F16,
             BASE + 1,
-            r"no multiple of .* 2 bytes \(byte 1 of x\), in block",
+            r"no multiple of .* 2 bytes \(byte 1 of x\)",
         ),
         (
             ("x",),
             store_one,
             Scalar.F32,
             BASE,
-            "writes element 0 of x, which may only be read, in block",
+            "writes element 0 of x, which may only be read",
         ),
     ],
 )

@@ -299,8 +299,8 @@ def test_a_tile_that_goes_past_memory_is_a_fault_though_its_tensor_does_not_say_
     with pytest.raises(FaultError) as error:
         matrix(array, (2, 2), np.array([0, 1, 2]), np.array([0]), extents=(6, 4), grid=(2, 2, 1))
     assert str(error.value) == (
-        f"{error.value.location}: kernel: load_view_tko reads element (4, 0) of a view with extents (6, 4), which is element 16 "
-        "of x with 16 elements, in block (0, 1, 0)\n"
+        f"{error.value.location}: kernel: load_view_tko in block (0, 1, 0): reads element (4, 0) of a view with extents (6, 4), which is "
+        "element 16 of x with 16 elements\n"
         "  cause: the extents or strides that the view was made with describe more memory than the parameter has\n"
         "  fix: pass the array's own shape and strides to the kernel"
     )
