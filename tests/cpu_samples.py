@@ -103,8 +103,14 @@ class PythonKernels(PacedCpu):
         return program_of(*self.types)
 
 
+def held(run: CpuRun, name: str) -> np.ndarray:
+    """The elements of a parameter of float32, as an array over its memory."""
+    regions = {region.name: region for region in run.memory.regions}
+    return regions[name].data.view("f4")
+
+
 def add(run: CpuRun) -> None:
-    z, x, y = (run.regions[name].data.view("f4") for name in "zxy")
+    z, x, y = (held(run, name) for name in "zxy")
     np.add(x * run.arguments[4], y, out=z)
 
 

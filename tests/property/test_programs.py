@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import device
+from tests.cpu_samples import device, held
 from tests.programs.many import Program
 from tests.programs.programs import carry_out, follow
 from tests.runtime_samples import ADD, ADD_ABI, bundle_of
@@ -26,7 +26,7 @@ FAIL = -666.0
 
 
 def add(run: CpuRun) -> None:
-    z, x, y = (run.regions[name].data.view("f4") for name in "zxy")
+    z, x, y = (held(run, name) for name in "zxy")
     if run.arguments[4] == FAIL:
         z[:] = np.nan
         raise OSError("the kernel failed")

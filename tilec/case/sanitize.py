@@ -80,19 +80,13 @@ class Watch:
     """Makes a checker for each launch on a cpu device, and keeps it.
 
     Args:
-        bundle: of the launches; has names of entry points' arguments, for messages.
         not_finite: report the first NaN or infinity that is computed from finite numbers.
     """
 
-    def __init__(self, bundle: Bundle, *, not_finite: bool) -> None:
+    def __init__(self, *, not_finite: bool) -> None:
         self._case: BoundCase | None = None
         self._launches = 0
         self._blank: dict[str, Array] = {}
-        self._slots = {
-            variant.id: tuple(slot.expr for slot in variant.abi)
-            for kernel in bundle.info.kernels
-            for variant in kernel.variants
-        }
         self._not_finite = not_finite
         self._seen: list[tuple[CpuRun, Checker]] = []
         self._lock = threading.Lock()
@@ -110,7 +104,7 @@ class Watch:
                 run.memory,
                 uninitialized=names,
                 blank={name: self._blank[of] for name, of in names.items() if of in self._blank},
-                slots=self._slots.get(run.kernel, ()),
+                slots=run.slots,
                 not_finite=self._not_finite,
             )
             self._seen.append((run, checker))
@@ -169,7 +163,7 @@ class Sanitizer:
         steps: int = DEFAULT.steps,
         advice: str = "",
     ) -> None:
-        self._watch = Watch(bundle, not_finite=not_finite)
+        self._watch = Watch(not_finite=not_finite)
         self._fills = Fills()
         self._steps = steps
         watching = CpuOptions(steps=steps, output=_silent, run=self._run_watched)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,26 +30,27 @@ class CpuRun:
     """A launch that is ready to run.
 
     Attributes:
-        kernel: id of the variant.
         program: prepared kernel.
         arguments: one per parameter of the entry point.
         grid: blocks along x, y and z.
         memory: memory that it may access: one region per tensor, and one per allocation behind a
             plain address.
-        regions: regions of tensors by parameter name; tensors without elements have none.
-        options: options of the interpreter.
+        options: options of the interpreter, with the id of the variant.
         slots: expression of each argument over the launcher's parameters (`x.ptr`, `x.shape[0]`);
             empty if unknown.
     """
 
-    kernel: str
     program: Program
     arguments: Sequence[Any]
     grid: Dim3
     memory: Memory
-    regions: Mapping[str, MemoryRegion]
     options: Options
     slots: tuple[str, ...] = ()
+
+    @property
+    def kernel(self) -> str:
+        """Id of the variant."""
+        return self.options.kernel
 
     def with_options(self, **changes: Any) -> CpuRun:
         """Return the launch with other options of the interpreter."""
@@ -150,19 +151,17 @@ class QueuedCall:
             for pointer, element in zip(pointers, self._elements, strict=True)
         ]
         parts = self._parts
-        regions = {
-            part.name: self._region(part, address, owners)
+        tensors = [
+            self._region(part, address, owners)
             for part, address in zip(parts.tensors, addresses, strict=False)
             if part.first != part.end
-        }
+        ]
         plain = [self._plain(arguments[pointer], name) for pointer, name in parts.addresses]
         return CpuRun(
-            kernel=parts.kernel,
             program=self._program,
             arguments=arguments,
             grid=self._grid,
-            memory=Memory([*regions.values(), *(region for region in plain if region is not None)]),
-            regions=regions,
+            memory=Memory([*tensors, *(region for region in plain if region is not None)]),
             options=dataclasses.replace(self._options, kernel=parts.kernel),
             slots=parts.slots,
         )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.bundle_samples import write_kernels
-from tests.cpu_samples import I32, PTR, program_of
+from tests.cpu_samples import I32, PTR, held, program_of
 from tests.runtime_samples import TENSOR, image, kernel, slot
 from tests.unit.conftest import Cli, Ran
 from tilec_runtime.cpu import driver as cpu_driver
@@ -84,7 +84,7 @@ def twice(run: CpuRun) -> None:
             f"{run.kernel}: blocks in {run.options.order!r} order: it went wrong", kernel=run.kernel
         )
     run.options.output("a kernel prints\n")
-    np.multiply(run.regions["x"].data.view("f4"), 2, out=run.regions["z"].data.view("f4"))
+    np.multiply(held(run, "x"), 2, out=held(run, "z"))
 
 
 @pytest.fixture

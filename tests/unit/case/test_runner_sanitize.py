@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, F32, I32, PTR
+from tests.cpu_samples import ADD, F32, I32, PTR, held
 from tests.runtime_samples import bundle_of
 from tests.unit.case.conftest import case, kernel, made
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
@@ -33,11 +33,6 @@ def writes_z(b: Builder, z: Value, *_: Value) -> None:
     store = {"destination": z, "value": b.constant(1.0, Scalar.F32)}
     b.op("store_ptr_tko", store, TOKEN, {"order": MemoryOrder.WEAK})
     b.ret()
-
-
-def numbers(run: CpuRun) -> np.ndarray:
-    found: np.ndarray = run.regions["z"].data.view("f4")
-    return found
 
 
 def bound(size: int) -> BoundCase:
@@ -77,9 +72,9 @@ def test_bits_of_nan_are_no_difference(check: Check) -> None:
 
     def work(run: CpuRun) -> None:
         reverse = run.options.order == "reverse"
-        numbers(run)[:] = 1
-        numbers(run)[3:5] = -np.float32(np.nan) if reverse else np.float32(np.nan)
-        numbers(run)[6:8] = np.nan if reverse else 2.0
+        held(run, "z")[:] = 1
+        held(run, "z")[3:5] = -np.float32(np.nan) if reverse else np.float32(np.nan)
+        held(run, "z")[6:8] = np.nan if reverse else 2.0
 
     (found,) = check(work).findings
     assert found.what == "z[6] is 2.0 with blocks in forward order and nan in reverse order"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import PythonKernels, ones
+from tests.cpu_samples import PythonKernels, held, ones
 from tests.cubin_samples import build_cubin
 from tests.runtime_samples import Array, slot
 from tests.waiting import becomes
@@ -487,5 +487,5 @@ def test_on_the_cpu_device() -> None:
 
 
 def add_by_place(run: Any) -> None:
-    regions = [run.regions[f"argument {place}"].data.view("f4") for place in range(3)]
+    regions = [held(run, f"argument {place}") for place in range(3)]
     np.add(regions[1] * run.arguments[4], regions[2], out=regions[0])
