@@ -10,6 +10,7 @@ import io
 import json
 import random
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.bundle_samples import members_from, plain_index
 from tests.runtime_samples import ADD, GEMM, IMAGES, Array, fake_driver, image, kernel, slot
 from tilec.package.archive import ArchiveWriter
 from tilec_runtime import load
+from tilec_runtime.bundle.format import index_members
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import InternalError, TilecError
 from tilec_runtime.launch.launcher import Launcher
@@ -298,11 +300,8 @@ def _places(plain: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(plain[key])
 
 
-def launch_all(bundle: bytes) -> int:
-    """Load a bundle and launch its kernels; give how many launches went through. Raises only what a
-    user may see.
-    """
-    done = 0
+def launch_all(bundle: bytes) -> None:
+    """Load a bundle and launch its kernels. Raises only what a user may see."""
     opened = Bundle.open(bundle, whole=False)
     driver = (
         fake_driver()
@@ -312,14 +311,27 @@ def launch_all(bundle: bytes) -> int:
         try:
             launcher: Launcher = module.kernels[name]
             launcher(**CALLS.get(name, CALLS["add"]))
-            done += 1
             str(launcher.explain(**CALLS.get(name, CALLS["add"])))
         except InternalError:  # a broken invariant of tilec, which no bundle may bring about
             raise
         except TilecError as error:
             str(error)
     Bundle.open(bundle).verify()
-    return done
+
+
+def launch_same(bundle: bytes) -> None:
+    """As `launch_all`, of damaged bytes: what is read is what was written."""
+    launch_all(bundle)
+    assert Bundle.open(bundle).info == info()
+
+
+def launch_faithful(bundle: bytes) -> None:
+    """As `launch_all`, of another index: all of it is read, and nothing else."""
+    launch_all(bundle)
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        names = [name for name in archive.namelist() if not name.startswith("images/")]
+        written = {name: archive.read(name) for name in names}
+    assert index_members(Bundle.open(bundle).info) == written
 
 
 class Watch:

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.attack.conftest import Campaign
-from tests.attack.mutants import Watch, changed, flipped, index_values, launch_all, packed
+from tests.attack.mutants import (
+    Watch,
+    changed,
+    flipped,
+    index_values,
+    launch_faithful,
+    launch_same,
+    packed,
+)
 from tests.cubin_samples import build_cubin
 from tests.unit.bundle.test_tuning_file import TEXT as TUNING_FILE
 from tilec.cli.main import run
@@ -72,11 +80,11 @@ def read_tuning(data: bytes) -> None:
 KINDS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None], int, int]] = {
     "bits of bundles": (
         lambda chance: flipped(packed(index_values()), chance),
-        launch_all,
+        launch_same,
         60,
         25_000,
     ),
-    "indexes": (lambda chance: packed(changed(index_values(), chance)), launch_all, 80, 6_000),
+    "indexes": (lambda chance: packed(changed(index_values(), chance)), launch_faithful, 80, 6_000),
     "bits of manifests": (
         lambda chance: flipped(chance.choice(MANIFESTS), chance),
         read_manifest,
