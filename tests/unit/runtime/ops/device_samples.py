@@ -21,6 +21,10 @@ from tilec_runtime.ops.context import ExecutionContext
 CPU = -1
 
 
+class Thing:
+    """Something whose end can be seen."""
+
+
 class Held:
     """A cpu device whose kernels wait until they are let go."""
 
@@ -54,7 +58,7 @@ class Held:
         finally:
             self.gate.set()
 
-    def add(
+    def increment(
         self, ctx: ExecutionContext, z: np.ndarray[Any, Any], x: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any]:
         """z = x + 1, enqueued."""

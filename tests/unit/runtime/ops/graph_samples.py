@@ -4,18 +4,15 @@ ops that copy.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 
-from tests.cpu_samples import ADD, PythonKernels, add
 from tests.runtime_samples import ADD as GPU_ADD
 from tests.runtime_samples import bundle_of, fake_driver
-from tests.waiting import PATIENCE
+from tests.unit.runtime.ops.device_samples import Held
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, Module, Stream, load
-from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime import Module, Stream, load
 from tilec_runtime.ops.combinators import with_context
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
@@ -24,29 +21,15 @@ from tilec_runtime.tensors.tensor import Tensor
 COUNT = 64
 
 
-class Cpu:
-    """A cpu device whose kernels wait while `gate` is closed, and whose freed memory reads as
-    poison.
-    """
+class Cpu(Held):
+    """The device with a stream, and larger tensors; freed memory reads as poison."""
 
     def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.runs = 0
-        self.driver = PythonKernels(CpuOptions(run=self._run))
-        self.device = Device("cpu", driver=self.driver)
-        self.module: Module = load(bundle_of(ADD), self.device)
+        super().__init__()
         self.stream = self.device.new_stream()
 
-    def _run(self, run: CpuRun) -> None:
-        assert self.gate.wait(PATIENCE)
-        self.runs += 1
-        add(run)
-
-    def tensor(self, value: float) -> Tensor:
-        made = Tensor.uninitialized((COUNT,), "f32", driver=self.driver, ordinal=-1, stream=0)
-        np.asarray(made)[...] = value
-        return made
+    def tensor(self, number: float = 1.0, count: int = COUNT) -> Tensor:
+        return super().tensor(number, count)
 
     @property
     def used(self) -> int:

@@ -66,7 +66,7 @@ def test_host_memory_lives_until_the_copy_is_done(held: Held) -> None:
     with held.held():
 
         def copy(ctx: ExecutionContext) -> tuple[int, Any]:
-            held.add(ctx, z, x)  # holds the stream up
+            held.increment(ctx, z, x)  # holds the stream up
             address = ctx.malloc_async(64)
             source = np.full(64, 7, np.uint8)
             ctx.memcpy_htod_async(address, source)

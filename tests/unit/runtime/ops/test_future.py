@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import Held
+from tests.unit.runtime.ops.device_samples import Held, Thing
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime import (
     DeviceOp,
@@ -32,13 +32,9 @@ def grow(held: Held, x: Any, *also: Any) -> DeviceOp[Any]:
 
     def body(ctx: ExecutionContext) -> Any:
         ctx.keep(*also)
-        return held.add(ctx, np.zeros_like(x), x)
+        return held.increment(ctx, np.zeros_like(x), x)
 
     return with_context(body)
-
-
-class Thing:
-    """Something whose end can be seen."""
 
 
 # --- without a loop

@@ -16,14 +16,10 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import Held
+from tests.unit.runtime.ops.device_samples import Held, Thing
 from tests.waiting import becomes
 from tilec_runtime import DeviceOp, ExecutionContext, with_context
 from tilec_runtime.cpu.queue import QueueEvent
-
-
-class Thing:
-    """Something whose end can be seen."""
 
 
 @pytest.fixture
@@ -55,7 +51,7 @@ def test_the_work_goes_on_and_keeps_what_it_needs(held: Held, interrupted: Inter
 
     def body(ctx: ExecutionContext, also: object) -> Any:
         ctx.keep(also)
-        return held.add(ctx, target, ones(4))
+        return held.increment(ctx, target, ones(4))
 
     op: DeviceOp[Any] = with_context(lambda ctx, also=thing: body(ctx, also))  # type: ignore[misc]
     del thing
@@ -74,9 +70,9 @@ def test_a_failure_of_work_that_nobody_waits_for_is_logged_and_told_to_nobody_el
     held: Held, interrupted: Interrupt, caplog: pytest.LogCaptureFixture
 ) -> None:
     def grow(stream: object) -> Any:
-        return with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync_on(
-            stream
-        )  # type: ignore[arg-type]
+        return with_context(
+            lambda ctx: held.increment(ctx, np.zeros(4, np.float32), ones(4))
+        ).sync_on(stream)  # type: ignore[arg-type]
 
     stream = held.device.new_stream()
     held.fail = True
@@ -95,7 +91,7 @@ def test_a_failure_of_work_that_nobody_waits_for_is_logged_and_told_to_nobody_el
 
 def failing(held: Held) -> DeviceOp[Any]:
     held.fail = True
-    return with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4)))
+    return with_context(lambda ctx: held.increment(ctx, np.zeros(4, np.float32), ones(4)))
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

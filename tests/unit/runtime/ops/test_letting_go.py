@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import Held
+from tests.unit.runtime.ops.device_samples import Held, Thing
 from tests.waiting import at_once, becomes
 from tilec_runtime import Stream, Tensor, as_op, zip_ops
 from tilec_runtime.errors import UsageError
@@ -50,9 +50,6 @@ def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(he
 
 
 def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
-    class Thing:
-        """Something of who was told."""
-
     def fail(_: Any) -> int:
         raise UsageError("mine")
 

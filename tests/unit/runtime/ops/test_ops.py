@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import Held
+from tests.unit.runtime.ops.device_samples import Held, Thing
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import (
@@ -41,7 +41,7 @@ class Grow(DeviceOp[np.ndarray[Any, Any]]):
     x: np.ndarray[Any, Any]
 
     def _execute(self, ctx: ExecutionContext) -> np.ndarray[Any, Any]:
-        return self.held.add(ctx, np.zeros_like(self.x), self.x)
+        return self.held.increment(ctx, np.zeros_like(self.x), self.x)
 
 
 # --- values and combinators
@@ -89,9 +89,6 @@ def test_an_op_moves_into_what_is_made_of_it(held: Held) -> None:
 
 def test_an_executed_op_holds_nothing(held: Held) -> None:
     """Who keeps the op, or the functions of its chain, does not keep the tensors."""
-
-    class Thing:
-        pass
 
     thing = Thing()
     gone = weakref.ref(thing)
@@ -174,7 +171,7 @@ def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:
     stream = held.device.new_stream()
 
     def fail(ctx: ExecutionContext) -> None:
-        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        held.increment(ctx, np.zeros(4, np.float32), ones(4))
         raise ValueError("mine")
 
     held.fail = True

@@ -35,7 +35,7 @@ HERE = "test_sharing.py"
 
 
 def grow(held: Held, x: Any) -> DeviceOp[Any]:
-    return with_context(lambda ctx: held.add(ctx, np.zeros_like(x), x))
+    return with_context(lambda ctx: held.increment(ctx, np.zeros_like(x), x))
 
 
 def test_of_many_threads_one_executes(held: Held) -> None:
@@ -45,7 +45,7 @@ def test_of_many_threads_one_executes(held: Held) -> None:
     def slowly(ctx: ExecutionContext) -> Any:
         runs.append(1)
         threading.Event().wait(0.02)  # everybody comes meanwhile
-        return held.add(ctx, np.zeros(4, np.float32), ones(4))
+        return held.increment(ctx, np.zeros(4, np.float32), ones(4))
 
     op = with_context(slowly).shared()
 

@@ -92,7 +92,7 @@ def test_a_way_to_run_does_what_its_row_says(way: str) -> None:
 
     def work(ctx: Any) -> Any:
         picked.append(names[ctx.stream])
-        return held.add(ctx, np.zeros(4, np.float32), ones(4))
+        return held.increment(ctx, np.zeros(4, np.float32), ones(4))
 
     def run() -> None:
         with use_device(held.device), use_policy(current):
