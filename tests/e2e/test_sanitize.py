@@ -539,7 +539,3 @@ def test_the_examples_are_clean(cli: Cli, tmp_path: Path) -> None:
         reason.startswith("it is a CUDA C++ kernel, compiled to code of a GPU")
         for reason in skipped.values()
     )
-
-
-# --- what cannot be checked
-# --------------------------------------------------------------------------------------------------------
