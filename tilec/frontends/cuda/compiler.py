@@ -10,7 +10,6 @@ from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
-from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression
 from tilec.frontends.tools.machine_code import Code, check_cluster, finished
 from tilec.model.cpp import cut
@@ -22,10 +21,10 @@ from tilec_runtime.model.image import Image
 class Compiler:
     """Compiles one job."""
 
-    def __init__(self, job: CudaJob, code: DeviceCode, programs: Programs) -> None:
+    def __init__(self, job: CudaJob, programs: Programs) -> None:
         """Store the job; `programs` may have cached its program."""
         self._cuda, self._job = job, job.job
-        self._code, self._programs = code, programs
+        self._programs = programs
 
     def run(self) -> Image:
         """Return the image.
@@ -64,7 +63,7 @@ class Compiler:
         return self._programs.get(
             lambda: self._state(expressions),
             (self._job.target, self._job.spec.max_isa),
-            ProgramCompiler(self._cuda, self._code, expressions),
+            ProgramCompiler(self._cuda, expressions),
         )
 
     def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:

@@ -13,7 +13,6 @@ from tilec.frontends.cuda.link import inputs as linked_inputs
 from tilec.frontends.cuda.program import Programs
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.declare import find, kernels, together
-from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
@@ -45,7 +44,6 @@ class CudaFrontend:
         self._search = search
         self._toolsets: dict[tuple[str, ...], dict[str, Tool]] = {}
         self._programs = Programs()
-        self._code = DeviceCode()
 
     def refuse(self, target: Target) -> str:
         """Refuse portable Tile IR; all other targets are supported."""
@@ -125,7 +123,7 @@ class CudaFrontend:
                 tools=tools,
                 path=self._search.path,
             )
-            return Compiler(cuda_job, self._code, self._programs).run()
+            return Compiler(cuda_job, self._programs).run()
 
     # --- parts
     # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import re
 from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx
 from tilec.frontends.tools.cpp import includes
-from tilec.frontends.tools.cpp.device import DeviceCode
+from tilec.frontends.tools.cpp.device import device_file
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.files import fault, read, within
@@ -45,10 +45,10 @@ def inputs(root: str, options: CudaOptions) -> list[InputFile]:
     return files
 
 
-def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:
+def _piece(job: CudaJob, entry: LinkEntry) -> Piece:
     if entry.kind is LinkKind.CUDA:
         lines = ["-lineinfo"] if job.lineinfo else []
-        return code.of_file(
+        return device_file(
             job.job,
             entry.path,
             job.tools,
@@ -69,7 +69,7 @@ def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:
     return Piece(name=entry.path, kind=kind, data=data)
 
 
-def link(job: CudaJob, code: DeviceCode, program: DeviceCompile) -> DeviceCompile:
+def link(job: CudaJob, program: DeviceCompile) -> DeviceCompile:
     """Link a program's LTO-IR with the files of `link` to PTX, and for `lto_NN` to LTO-IR.
 
     Raises:
@@ -82,7 +82,7 @@ def link(job: CudaJob, code: DeviceCode, program: DeviceCompile) -> DeviceCompil
     # Drop other kernels of the source: they may need functions that this job does not link.
     options += [f"-kernels-used={symbol}" for symbol in program.symbols.values()]
     pieces = [Piece(name=source, kind="LTOIR", data=program.ltoir)]
-    pieces += [_piece(job, entry, code) for entry in job.options.link]
+    pieces += [_piece(job, entry) for entry in job.options.link]
     arch = f"sm_{job.job.target.number}"
     done = as_one(job.tools[_LIBRARY], pieces, arch, options, whole=job.lto)
     names = (piece.name for piece in pieces)

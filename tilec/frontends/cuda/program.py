@@ -11,7 +11,6 @@ from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp import includes, nvrtc
-from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import compile_ptx
 from tilec.frontends.tools.cpp.symbol import readable
@@ -69,9 +68,9 @@ class ProgramCompiler:
         lto: whether LTO-IR is shipped; it needs a compile of its own.
     """
 
-    def __init__(self, job: CudaJob, code: DeviceCode, expressions: tuple[str, ...]) -> None:
+    def __init__(self, job: CudaJob, expressions: tuple[str, ...]) -> None:
         """Store the C++ names of the entry points; each adds the job's time limit to the whole."""
-        self._job, self._code, self._expressions = job, code, expressions
+        self._job, self._expressions = job, expressions
         # A mangled symbol (`_Z…`) is no C++ expression, and needs no lowering.
         self._compiled = {each: each for each in expressions if each.startswith("_Z")}
         self._names = [each for each in expressions if each not in self._compiled]
@@ -102,7 +101,7 @@ class ProgramCompiler:
             command=command,
         )
         if program.ltoir:
-            program = link_module.link(self._job, self._code, program)
+            program = link_module.link(self._job, program)
         entries = ptx_text.entries(program.text)
         for symbol in self._compiled:
             if symbol not in entries:

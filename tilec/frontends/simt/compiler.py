@@ -17,7 +17,6 @@ from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import with_constants
 from tilec.frontends.simt.link import LINKER, linked, misdeclared, pieces, undefined
 from tilec.frontends.tools import ltoir, ptx
-from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.isolated import isolated
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
@@ -39,15 +38,8 @@ class JobCompiler:
         module: LoadedModule,
         kernel: SimtKernel,
         tools: Mapping[str, Tool],
-        code: DeviceCode,
     ) -> None:
-        self._job, self._module, self._kernel, self._tools, self._code = (
-            job,
-            module,
-            kernel,
-            tools,
-            code,
-        )
+        self._job, self._module, self._kernel, self._tools = job, module, kernel, tools
         self._is_lto = job.target.kind is TargetKind.LTOIR
         # Source lines would put directories of this machine into LTO-IR.
         self._lineinfo = (job.spec.lineinfo or job.spec.debug) and not self._is_lto
@@ -156,9 +148,7 @@ class JobCompiler:
             )
         ]
         if called:
-            parts += pieces(
-                job, called, compiled.sources, self._tools, self._code, portable=self._is_lto
-            )
+            parts += pieces(job, called, compiled.sources, self._tools, portable=self._is_lto)
         options = (*self._linking(), *(["-lineinfo"] if self._lineinfo else []))
         done = ltoir.as_one(
             self._tools[LINKER], parts, f"sm_{job.target.number}", options, whole=self._is_lto

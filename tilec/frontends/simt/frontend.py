@@ -11,7 +11,6 @@ from tilec.frontends.simt.compiler import JobCompiler
 from tilec.frontends.simt.declare import read
 from tilec.frontends.simt.link import LINKER, linked_inputs
 from tilec.frontends.tools import packages
-from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, placing
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -45,7 +44,6 @@ class SimtFrontend:
         """Store the search settings."""
         self._search = search
         self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, read)
-        self._code = DeviceCode()
         self._tools: Mapping[str, Tool] = {}
 
     def refuse(self, target: Target) -> str:
@@ -109,7 +107,7 @@ class SimtFrontend:
         module, kernel = self._kernels.find(job)
         self._tools = self._tools or require(TOOLS, self._search, digest=False)
         with placing(job, module.texts):
-            return JobCompiler(job, module, kernel, self._tools, self._code).run()
+            return JobCompiler(job, module, kernel, self._tools).run()
 
 
 def _loaded(source: Source, *, again: bool) -> LoadedModule:

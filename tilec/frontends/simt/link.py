@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp import includes
-from tilec.frontends.tools.cpp.device import DeviceCode
+from tilec.frontends.tools.cpp.device import device_file, device_text
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.search import Tool
@@ -80,7 +80,6 @@ def pieces(
     called: set[str],
     sources: Sequence[str],
     tools: Mapping[str, Tool],
-    code: DeviceCode,
     *,
     portable: bool,
 ) -> list[Piece]:
@@ -91,7 +90,6 @@ def pieces(
         called: functions that the kernel calls and does not define.
         sources: texts of numba's CUDA C++.
         tools: tools by name.
-        code: compiler and cache of device functions.
         portable: whether the LTO-IR is shipped; it then names no directories of this machine.
 
     Raises:
@@ -101,11 +99,11 @@ def pieces(
     keeps_lines = (job.spec.lineinfo or job.spec.debug) and not portable
     arguments = [_STD, *(["-lineinfo"] if keeps_lines else [])]
     linked_files = [
-        code.of_file(job, entry.path, tools, arguments, portable=portable)
+        device_file(job, entry.path, tools, arguments, portable=portable)
         for entry in linked(job.spec.source)
     ]
     barrier = [_BARRIER] if any(name.startswith("cudaCG") for name in called) else []
     return linked_files + [
-        code.of_text(job, f"numba{number}.cu", text, tools, [_STD])
+        device_text(job, f"numba{number}.cu", text, tools, [_STD])
         for number, text in enumerate([*barrier, *sources])
     ]
