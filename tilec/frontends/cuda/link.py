@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 
 from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx
@@ -14,7 +15,6 @@ from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.files import fault, read, within
 from tilec.frontends.tools.ltoir import arithmetic, as_one, level
 from tilec.frontends.tools.nvjitlink import Piece, kind_of
-from tilec.frontends.tools.run import command_line
 from tilec.model.job import InputFile
 from tilec.model.link import LinkEntry, LinkKind
 from tilec_runtime.errors import CompileError, Diagnostic
@@ -86,7 +86,7 @@ def link(job: CudaJob, program: DeviceCompile) -> DeviceCompile:
     arch = f"sm_{job.job.target.number}"
     done = as_one(job.tools[_LIBRARY], pieces, arch, options, whole=job.lto)
     names = (piece.name for piece in pieces)
-    command = command_line(["nvJitLink", "-lto", "-ptx", f"-arch={arch}", *options, *names])
+    command = shlex.join(["nvJitLink", "-lto", "-ptx", f"-arch={arch}", *options, *names])
     if not done.text:
         first = next((line.strip() for line in done.log.splitlines() if line.strip()), "no message")
         named = next((p.name for p in pieces if f"{p.name}'" in done.log or p.name in first), "")

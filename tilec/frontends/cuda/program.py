@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import compile_ptx
 from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.machine_code import not_lowered, shipped_isa, timeout_error
-from tilec.frontends.tools.run import command_line
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic
 from tilec_runtime.model.arch import Version
@@ -159,7 +159,7 @@ class ProgramCompiler:
         job, source, link = self._job, self._spec.source, self._to_ltoir
         arch = f"compute_{job.job.target.number}"
         how = ["-dc", "-dlto"] if link else ["-ptx"]
-        shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), source.path])
+        shown = shlex.join(["nvcc", *how, f"-arch={arch}", *self._arguments(), source.path])
         # Without a fixed seed, NVRTC puts its process id into the names of file-local symbols.
         own = ["-frandom-seed=tilec", *(["-dlto", "-rdc=true"] if link else [])]
         done = nvrtc.compile_source(

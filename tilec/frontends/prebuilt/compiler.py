@@ -119,11 +119,11 @@ class _Maker:
             ltoir=self._ltoir() if lto else b"",
             # The file does not record the release that wrote it. This toolkit's linker read it, so
             # its release is new enough.
-            ltoir_release=self._opener.release("libnvJitLink") if lto else None,
+            ltoir_release=self._opener.tool("libnvJitLink").release if lto else None,
             linking=ltoir.linking(opt=self._job.spec.opt) if lto else (),
             max_threads=entry.max_threads,
         )
-        release = self._opener.release("ptxas")
+        release = self._opener.tool("ptxas").release
         return finished(self._job, code, kernel, cubin=done.cubin, log=done.log, release=release)
 
     def _ltoir(self) -> bytes:
@@ -167,7 +167,7 @@ class _Maker:
     def _ptxas(self, text: str) -> ptxas.Assembled:
         spec = self._job.spec
         done = ptxas.assemble(
-            self._opener.path("ptxas"),
+            self._opener.tool("ptxas").path,
             text,
             arch=f"sm_{self._job.target.number}",
             opt=spec.opt,
@@ -214,7 +214,7 @@ class _Maker:
             data,
             symbol=self._symbol,
             abi=abi,
-            tileiras=self._opener.path("tileiras"),
+            tileiras=self._opener.tool("tileiras").path,
             opt=job.spec.opt,
             texts={},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,10 @@ from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.ltoir import level
 from tilec.frontends.tools.nvjitlink import Piece, link_ptx, taken, words
-from tilec.frontends.tools.run import command_line, run_tool
-from tilec.frontends.tools.search import require
+from tilec.frontends.tools.run import run_tool
+from tilec.frontends.tools.search import Tool, require
 from tilec_runtime.errors import CompileError, ToolchainError
-from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.arch import Target
 
 _NEEDS_ARCH = re.compile(r"\((\d+)\) in LTOIR arch newer than target")
 _PLACE = re.compile(r"\((\d+), (\d+)\)")
@@ -49,21 +50,13 @@ class Opener:
         self._members: dict[str, Members] = {}
         self._texts: dict[tuple[object, ...], str] = {}
 
-    def path(self, name: str) -> str:
-        """Return the path of a tool.
+    def tool(self, name: str) -> Tool:
+        """Return a tool without its digest.
 
         Raises:
             ToolchainError: it is missing.
         """
-        return require((name,), self._search, digest=False)[name].path
-
-    def release(self, name: str) -> Version:
-        """Return the toolkit release of a tool, or (0, 0) if unknown.
-
-        Raises:
-            ToolchainError: it is missing.
-        """
-        return require((name,), self._search, digest=False)[name].release
+        return require((name,), self._search, digest=False)[name]
 
     def any_ptx(self, file: Prebuilt) -> str:
         """Return PTX for an old architecture, to read the declarations of LTO-IR or NVVM IR.
@@ -107,7 +100,7 @@ class Opener:
                 data = _compiled(file, target, opt, lineinfo=lineinfo).rstrip(b"\0 ")
                 self._texts[key] = data.decode("utf-8", "surrogateescape")
             else:
-                library = self.path("libnvJitLink")
+                library = self.tool("libnvJitLink").path
                 self._texts[key] = _linked(file, library, target, opt, lineinfo)
         return self._texts[key]
 
@@ -123,7 +116,7 @@ class Opener:
         if file.kind is FileKind.NVVM:
             return _compiled(file, target, opt, lineinfo=False, more=("-gen-lto",))
         done = link_ptx(
-            self.path("libnvJitLink"),
+            self.tool("libnvJitLink").path,
             [Piece(name="k", kind="FATBIN", data=file.data)],
             [f"-arch=sm_{target.number}"],
             whole=True,
@@ -150,7 +143,7 @@ class Opener:
     def _taken_apart(self, file: Prebuilt) -> Members:
         # The format of the container is not documented, and members are compressed in several ways:
         # use the toolkit's reader.
-        tool = self.path("cuobjdump")
+        tool = self.tool("cuobjdump").path
         with tempfile.TemporaryDirectory(prefix="tilec-fatbin-") as folder:
             Path(folder, "k.fatbin").write_bytes(file.data)
             listed = run_tool([tool, "k.fatbin"], timeout=_PATIENCE, cwd=folder)
@@ -196,7 +189,7 @@ class Opener:
                 f"the fatbin cannot be read: {words.splitlines()[0] if words else 'it has no members'}",
                 cause="it is cut short or damaged, or was made by a newer toolkit",
                 log=words,
-                command=command_line(["cuobjdump", "-xelf", "all", "-xptx", "all", file.path]),
+                command=shlex.join(["cuobjdump", "-xelf", "all", "-xptx", "all", file.path]),
             )
         return Members(files=files, others=others)
 

@@ -169,23 +169,14 @@ def _module_name(path: str) -> str:
     return ".".join(parts)
 
 
-_before: list[set[str]] = []
-
-
-def _is_new(name: str) -> bool:
-    return bool(_before) and name not in _before[-1]
-
-
-def _is_ours(name: str, module: ModuleType, root: str) -> bool:
+def _is_ours(module: ModuleType, root: str, *, new: bool) -> bool:
     """Whether a module belongs to the project.
 
     That is a module executed here, or a new package without `__init__.py`, found through sys.path.
     """
     if isinstance(getattr(module, "__loader__", None), _Finder):
         return True
-    if getattr(module, "__file__", None) is not None or not _is_new(name):
-        return False
-    return any(
+    return (new and getattr(module, "__file__", None) is None) and any(
         Path(p).is_relative_to(root) and not is_installed(p)
         for p in getattr(module, "__path__", ())
     )
@@ -207,7 +198,7 @@ def _activated(
         }
         for name in stashed:
             del sys.modules[name]
-        _before.append(set(sys.modules))
+        before = set(sys.modules)
         sys.modules.update(modules)
         lines = {name: linecache.cache.pop(name, None) for name in texts}
         for name, text in texts.items():
@@ -224,10 +215,14 @@ def _activated(
             sys.path[:], sys.dont_write_bytecode = path, write
             # List all before removing the first: computing the path of a namespace package imports
             # its parent.
-            for name in [n for n, m in list(sys.modules.items()) if _is_ours(n, m, source.root)]:
+            ours = [
+                name
+                for name, module in list(sys.modules.items())
+                if _is_ours(module, source.root, new=name not in before)
+            ]
+            for name in ours:
                 modules[name] = sys.modules.pop(name)
             sys.modules.update(stashed)
-            _before.pop()
             for name in texts:
                 linecache.cache.pop(name, None)
             linecache.cache.update(

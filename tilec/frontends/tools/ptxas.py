@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tilec.frontends.tools.run import command_line, run_tool
+from tilec.frontends.tools.run import run_tool
 
 _PROPERTIES = re.compile(
     r"Function properties for (\S+)[^\n]*\n[^\n]*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -76,7 +77,7 @@ def assemble(
     return Assembled(
         cubin=cubin,
         log=done.stderr + done.stdout,
-        command=command_line(["ptxas", *arguments]),
+        command=shlex.join(["ptxas", *arguments]),
         timed_out=done.timed_out,
     )
 

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
-import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -89,11 +88,6 @@ def run_tool(
         timed_out=timed_out,
         fixed=fixed,
     )
-
-
-def command_line(argv: Sequence[str]) -> str:
-    """Return `argv` quoted for a shell."""
-    return shlex.join(argv)
 
 
 _ADDR_NO_RANDOMIZE = 0x0040000

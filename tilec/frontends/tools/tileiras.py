@@ -6,6 +6,7 @@ Each run has a private directory, a time limit, and an environment of TMPDIR alo
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools.python_errors import line_of
-from tilec.frontends.tools.run import Completed, command_line, run_tool
+from tilec.frontends.tools.run import Completed, run_tool
 from tilec.frontends.tools.sass import resources
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import read_cubin
@@ -172,7 +173,7 @@ def _failure(
         message,
         diagnostics=diagnostics,
         log=log,
-        command=command_line(["tileiras", *_command(job, tileiras, opt)[1:]]),
+        command=shlex.join(["tileiras", *_command(job, tileiras, opt)[1:]]),
         cause=cause,
         fix=fix,
         overtime=done.timed_out,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilec.frontends.tools.cpp.diagnostics import read_log
@@ -10,7 +11,6 @@ from tilec.frontends.tools.cpp.includes import closure, source_bytes
 from tilec.frontends.tools.cpp.nvrtc import Program, compile_source
 from tilec.frontends.tools.machine_code import timeout_error
 from tilec.frontends.tools.nvjitlink import Piece
-from tilec.frontends.tools.run import command_line
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import InputFile, Job
 from tilec_runtime.errors import CompileError, Location, ToolchainError
@@ -59,7 +59,7 @@ def device_file(
     if made.ok:
         return Piece(name=path, kind="LTOIR", data=made.ltoir)
     log = made.log or made.result
-    command = command_line(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, path])
+    command = shlex.join(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, path])
     if made.timed_out:
         raise timeout_error(f"compiling {path} for the link", timeout, log=log, command=command)
     at = Location(file=path, line=1)

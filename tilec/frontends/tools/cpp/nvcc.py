@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from tilec.frontends.tools.cpp.diagnostics import MARK_FILE
 from tilec.frontends.tools.cpp.nvrtc import HERE, Program
 from tilec.frontends.tools.cpp.options import unspeakable
 from tilec.frontends.tools.digests import file_sha256
-from tilec.frontends.tools.run import command_line, run_tool
+from tilec.frontends.tools.run import run_tool
 from tilec.model.job import InputFile
 from tilec_runtime.errors import ToolchainError, UsageError
 
@@ -143,7 +144,7 @@ def run_nvcc(
         done = run_tool(argv, timeout=timeout, cwd=root, env=env)
         data = out.read_bytes() if done.rc == 0 and out.is_file() else b""
         log = (done.stderr + done.stdout).replace(str(entry), name)
-    command = command_line(["nvcc", *flags, name])
+    command = shlex.join(["nvcc", *flags, name])
     return NvccResult(data=data, log=log, command=command, folder=folder, timed_out=done.timed_out)
 
 
