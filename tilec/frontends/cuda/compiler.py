@@ -14,7 +14,7 @@ from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression
 from tilec.frontends.tools.machine_code import Code, check_cluster, finished
 from tilec.model.cpp import cut
 from tilec.model.job import Member
-from tilec_runtime.errors import BundleError, CompileError
+from tilec_runtime.errors import CompileError
 from tilec_runtime.model.image import Image
 
 
@@ -91,18 +91,14 @@ class Compiler:
 
     def _image(self, program: DeviceCompile, expression: str, linking: tuple[str, ...]) -> Image:
         cuda, spec = self._cuda, self._job.spec
-        symbol, decl = program.symbols.get(expression, ""), cuda.kernel
+        symbol, kernel, decl = program.symbols[expression], program.kernels[expression], cuda.kernel
         axes = dict(self._job.variant.constants)
         try:
-            kernel = program.kernel(expression)
             bound = bindings(spec.symbol, axes, decl)
             abi = spec.abi or derive(decl, bound, ptx.entry_params(program.text, symbol) or ())
             check_arguments(abi, kernel.params, decl, stated=bool(spec.abi))
             mangled.check(abi, symbol, spec.params, axes, decl)
             check_cluster(spec.cluster, kernel, "source")
-        except BundleError as exc:
-            message = f"the compiled image cannot be read: {exc.what}"
-            raise CompileError(message, log=program.log, command=program.command) from exc
         except CompileError as exc:
             exc.log, exc.command = program.log, program.command
             raise

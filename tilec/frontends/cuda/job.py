@@ -9,7 +9,7 @@ from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.search import Tool
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
-from tilec_runtime.bundle.cubin import Cubin, CubinKernel
+from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.arch import TargetKind, Version
 
@@ -62,7 +62,7 @@ class DeviceCompile:
     Attributes:
         text: PTX.
         cubin: machine code.
-        kernels: the machine code, read back.
+        kernels: entry points of the machine code, by C++ name.
         symbols: symbols of the entry points, by C++ name.
         log: output of all tools.
         warnings: warnings in the log, and those of tilec.
@@ -73,19 +73,10 @@ class DeviceCompile:
 
     text: str
     cubin: bytes = b""
-    kernels: Cubin | None = None
+    kernels: Mapping[str, CubinKernel] = dataclasses.field(default_factory=dict)
     symbols: Mapping[str, str]
     log: str
     warnings: tuple[Diagnostic, ...] = ()
     command: str
     isa: Version | None = None
     ltoir: bytes = b""
-
-    def kernel(self, expression: str) -> CubinKernel:
-        """Return an entry point of the machine code.
-
-        Raises:
-            BundleError: it is missing.
-        """
-        assert self.kernels is not None
-        return self.kernels.kernel(self.symbols.get(expression, ""))

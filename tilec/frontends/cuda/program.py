@@ -128,7 +128,8 @@ class ProgramCompiler:
         job = self._job
         program = self._assembled(compiled)
         try:
-            kernels = read_cubin(program.cubin)
+            cubin = read_cubin(program.cubin)
+            kernels = {name: cubin.kernel(symbol) for name, symbol in program.symbols.items()}
         except BundleError as exc:
             message = f"the compiled image cannot be read: {exc.what}"
             raise CompileError(message, log=program.log, command=program.command) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -67,8 +68,7 @@ def calls(text: str, symbol: str) -> set[str] | None:
     """Return the functions an entry may call, or None if it calls through pointers."""
     if ".func" not in text:
         return set()
-    plain = without_comments(text)
-    bodies = _bodies(plain, _functions(plain))
+    _, _, bodies = _parsed(text)
     reached = _reached({symbol}, bodies)
     if any(".callprototype" in bodies.get(name, "") for name in reached):
         return None
@@ -85,9 +85,7 @@ def only(text: str, symbols: Collection[str]) -> str:
     """Return the text with the entry points `symbols` and the functions they need only."""
     if set(entries(text)) <= set(symbols):
         return text
-    plain = without_comments(text)
-    functions = list(_functions(plain))
-    bodies = _bodies(plain, functions)
+    plain, functions, bodies = _parsed(text)
     # A variable may hold the address of a function.
     outside = set(_WORD.findall(_without(plain, functions)))
     reached = _reached({*symbols, *bodies.keys() & outside}, bodies)
@@ -103,9 +101,7 @@ def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
     left = [name for name in entries(text) if name not in symbols]
     if not left:
         return {}
-    plain = without_comments(text)
-    functions = list(_functions(plain))
-    bodies = _bodies(plain, functions)
+    plain, functions, bodies = _parsed(text)
     own = _words(set(symbols), bodies)
     others = {name: _words({name}, bodies) for name in left}
     everything = "".join(bodies.values())
@@ -136,11 +132,15 @@ def _without(text: str, functions: Iterable[_Function]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _bodies(plain: str, functions: Iterable[_Function]) -> Mapping[str, str]:
+@functools.lru_cache(maxsize=1)
+def _parsed(text: str) -> tuple[str, Sequence[_Function], Mapping[str, str]]:
+    """Return a text without comments, its functions, and their bodies by name."""
+    plain = without_comments(text)
+    functions = tuple(_functions(plain))
     bodies: dict[str, str] = {}
     for name, start, end in functions:
         bodies[name] = bodies.get(name, "") + plain[start:end]
-    return bodies
+    return plain, functions, bodies
 
 
 def _functions(plain: str) -> Iterator[_Function]:

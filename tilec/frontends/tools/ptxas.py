@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import tempfile
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
-from tilec.frontends.tools.run import run_tool
+from tilec.frontends.tools.run import run_on_file
 
 _PROPERTIES = re.compile(
     r"Function properties for (\S+)[^\n]*\n[^\n]*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -69,11 +67,8 @@ def assemble(
         *flags(opt=3 if debug else opt, extra=extra),
     ]
     arguments = [f"-arch={arch}", "-v", *options, "k.ptx", "-o", "k.cubin"]
-    with tempfile.TemporaryDirectory(prefix="tilec-ptxas-") as folder:
-        Path(folder, "k.ptx").write_text(text, encoding="utf-8", errors="surrogateescape")
-        done = run_tool([ptxas, *arguments], timeout=timeout, cwd=folder)
-        output = Path(folder, "k.cubin")
-        cubin = output.read_bytes() if done.rc == 0 and output.is_file() else b""
+    data = text.encode("utf-8", "surrogateescape")
+    done, cubin = run_on_file([ptxas, *arguments], "k.ptx", data, "k.cubin", timeout=timeout)
     return Assembled(
         cubin=cubin,
         log=done.stderr + done.stdout,

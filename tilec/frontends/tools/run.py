@@ -7,7 +7,9 @@ import ctypes
 import dataclasses
 import functools
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from tilec_runtime.errors import ToolchainError
 
@@ -88,6 +90,24 @@ def run_tool(
         timed_out=timed_out,
         fixed=fixed,
     )
+
+
+def run_on_file(
+    argv: Sequence[str], name: str, data: bytes, output: str, *, timeout: float
+) -> tuple[Completed, bytes]:
+    """Run a tool in a new directory with one file, and return the bytes of its output file.
+
+    They are empty if it fails. The directory is also the one for temporary files. After a timeout,
+    programs that the tool started may write there until their worker ends.
+
+    Raises:
+        ToolchainError: the tool cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
+        Path(folder, name).write_bytes(data)
+        done = run_tool(argv, timeout=timeout, cwd=folder, env={"TMPDIR": folder})
+        made = Path(folder, output)
+        return done, made.read_bytes() if done.rc == 0 and made.is_file() else b""
 
 
 _ADDR_NO_RANDOMIZE = 0x0040000

@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools.python_errors import line_of
-from tilec.frontends.tools.run import Completed, run_tool
+from tilec.frontends.tools.run import Completed, run_on_file
 from tilec.frontends.tools.sass import resources
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import read_cubin
@@ -86,7 +84,9 @@ def cubin_image(
         ToolchainError: it cannot be started.
     """
     spec = job.spec
-    done, cubin = _assembled(job, bytecode, tileiras, opt)
+    # tileiras finds ptxas and libnvvm next to itself.
+    command = _command(job, tileiras, opt)
+    done, cubin = run_on_file(command, _INPUT, bytecode, _OUTPUT, timeout=spec.timeout)
     if not cubin:
         raise _failure(job, done, tileiras, opt, texts)
     fixed = done.fixed or job.target.cc[0] not in _VARYING_MAJORS
@@ -125,23 +125,6 @@ def _command(job: Job, tileiras: str, opt: int) -> list[str]:
     if job.spec.debug:  # only functions and lines are visible: Tile IR has no variables
         options = ["-O0", "--device-debug"]
     return [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", str(job.target), *options]
-
-
-def _assembled(job: Job, bytecode: bytes, tileiras: str, opt: int) -> tuple[Completed, bytes]:
-    """Run tileiras, which finds ptxas and libnvvm next to itself; the cubin is empty if it fails."""
-    # After a timeout, the ptxas that tileiras started may write there until the worker ends.
-    with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
-        Path(folder, _INPUT).write_bytes(bytecode)
-        # ptxas and the intermediate files of tileiras go to TMPDIR.
-        done = run_tool(
-            _command(job, tileiras, opt),
-            timeout=job.spec.timeout,
-            cwd=folder,
-            env={"TMPDIR": folder},
-        )
-        output = Path(folder, _OUTPUT)
-        succeeded = done.rc == 0 and not done.timed_out and output.is_file()
-        return done, output.read_bytes() if succeeded else b""
 
 
 def _failure(
