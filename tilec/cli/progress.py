@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import plural
-from tilec.compile.events import Failed, Observer, Outcome
+from tilec.compile.events import Done, Observer, Outcome
 
 FAILURES_SHOWN = 3  # lines of failed jobs; all errors follow at the end of the build
 
@@ -39,12 +39,12 @@ class Progress(Observer):
         """Count the job; print a line if the percentage changed, or for one of the first failures."""
         before, self._done = self._percent(), self._done + 1
         self._running.pop(job_id, None)
-        self._failed += isinstance(outcome, Failed)
+        self._failed += not isinstance(outcome, Done)
         if self._app.moving:
             self._redraw()
             return
         counter = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
-        if isinstance(outcome, Failed):
+        if not isinstance(outcome, Done):
             if self._failed <= FAILURES_SHOWN or self._app.verbose:
                 self._app.note(f"{counter} {style('failed', fg='red', bold=True)} {job_id}")
         elif self._percent() != before or self._app.verbose:

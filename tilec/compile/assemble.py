@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tilec import __version__
 from tilec.compile.declare import UNREADABLE, Declared
-from tilec.compile.events import Done, Failed, Outcome
+from tilec.compile.events import Done, Outcome
 from tilec.compile.project import Project
 from tilec.frontends.cuda.mangled import pointed
 from tilec.manifest.locate import Locator
@@ -41,13 +41,10 @@ def require_done(
     for kernel in plan.kernels:
         for job in kernel.jobs:
             outcome = next(rows)
+            errors = [outcome] if isinstance(outcome, TilecError) else []
             if isinstance(outcome, Done):
                 done.append(outcome)
-            errors = (
-                [outcome.error]
-                if isinstance(outcome, Failed)
-                else _budget_errors(kernel, job.id, outcome, locate)
-            )
+                errors = _budget_errors(kernel, job.id, outcome, locate)
             failed += bool(errors)
             failures.extend(errors)
     if not failures:

@@ -76,14 +76,7 @@ class Done:
         return Image(info=self.info, data=data, abi=self.abi, warnings=self.warnings)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
-    """A job without an image, and its error."""
-
-    error: TilecError
-
-
-Outcome = Done | Failed
+Outcome = Done | TilecError
 
 
 class Observer:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from tilec.compile.cache import Cache
-from tilec.compile.events import Done, Failed, Observer, Outcome
+from tilec.compile.events import Done, Observer, Outcome
 from tilec.compile.failures import failure_folder, keep_failure
 from tilec.compile.keys import KeyedJob
 from tilec.compile.tasks import compile_task, shared_work
@@ -372,7 +372,7 @@ class JobRunner:
             except OSError as exc:
                 message = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
                 self._tell((message,))
-        return Failed(error=result)
+        return result
 
     def _tell(self, notes: Sequence[str]) -> None:
         for text in notes:

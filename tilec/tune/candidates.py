@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tilec.compile.assemble import bundle_info
 from tilec.compile.declare import declare
-from tilec.compile.events import Done, Failed, Observer
+from tilec.compile.events import Done, Observer
 from tilec.compile.keys import KeyMaker
 from tilec.compile.project import Project
 from tilec.compile.state import WorkDir
@@ -19,7 +19,7 @@ from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
 from tilec.planning import BuildRequest, digest_of, part_of, runner_of
 from tilec.tune.space import Point
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import TilecError, UsageError
 from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
 
 
@@ -121,7 +121,7 @@ class Foundry:
         failures = {
             job.variant.axes: outcome
             for job, outcome in zip(jobs, outcomes, strict=True)
-            if isinstance(outcome, Failed)
+            if isinstance(outcome, TilecError)
         }
         good = [
             (job, outcome)
@@ -194,6 +194,6 @@ def sizes_of(kernel: Kernel, info: KernelInfo) -> tuple[str, ...]:
     return kernel.sizes or size_expressions(info)
 
 
-def _reason(failed: Failed) -> str:
-    lines = failed.error.what.strip().splitlines() or [type(failed.error).__name__]
+def _reason(error: TilecError) -> str:
+    lines = error.what.strip().splitlines() or [type(error).__name__]
     return f"it does not compile: {lines[0]}"

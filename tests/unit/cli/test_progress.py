@@ -11,7 +11,7 @@ from tilec.cli.app import App
 from tilec.cli.progress import Progress, observer
 from tilec.cli.settings import read_settings
 from tilec.cli.tables import bytes_text
-from tilec.compile.events import Blob, Done, Failed
+from tilec.compile.events import Blob, Done
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
@@ -29,7 +29,7 @@ def done(*, cached: bool = False, seconds: float = 0.25) -> Done:
     )
 
 
-FAILED = Failed(error=CompileError("no"))
+FAILED = CompileError("no")
 
 
 def make_app(tmp_path, **kwargs: object) -> App:

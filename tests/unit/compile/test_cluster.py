@@ -18,7 +18,7 @@ from tests.remote_server import CacheServer
 from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cache import Cache
 from tilec.compile.cluster import pool as pools
-from tilec.compile.events import Done, Failed, Observer
+from tilec.compile.events import Done, Observer
 from tilec.compile.remote.access import Access
 from tilec.compile.remote.session import open_remote
 from tilec.model.job import Member
@@ -62,8 +62,8 @@ def images(outcomes: Sequence[object]) -> list[bytes]:
 
 
 def error_of(outcome: object) -> TilecError:
-    assert isinstance(outcome, Failed), outcome
-    return outcome.error
+    assert isinstance(outcome, TilecError), outcome
+    return outcome
 
 
 class Watching(Observer):

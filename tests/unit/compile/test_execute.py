@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import becomes, ends
 from tilec.compile import worker
 from tilec.compile.cache import Cache
-from tilec.compile.events import Done, Failed, Outcome
+from tilec.compile.events import Done, Outcome
 from tilec.compile.keys import KeyedJob
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
@@ -22,8 +22,8 @@ from tilec_runtime.model.arch import Target
 
 
 def error_of(outcome: Outcome) -> TilecError:
-    assert isinstance(outcome, Failed), outcome
-    return outcome.error
+    assert isinstance(outcome, TilecError), outcome
+    return outcome
 
 
 def done_of(outcome: Outcome) -> Done:
@@ -117,7 +117,7 @@ def test_a_misdeed_is_that_jobs_error_and_the_build_goes_on(project) -> None:
             assert "bug in tilec" in error.fix
             assert "Traceback (most recent call last)" in error.log
             assert "_misbehave" in error.log
-    segfault, _, killed = (outcome.error for outcome in outcomes[:3] if isinstance(outcome, Failed))
+    segfault, _, killed = map(error_of, outcomes[:3])
     assert "_misbehave" in segfault.log, "the Python stack of the crash is in the log"
     assert killed.cause == "the machine ran out of memory"
     assert "-j" in killed.fix
@@ -128,7 +128,7 @@ def test_a_job_that_hangs_is_killed_with_its_children(project, hanging) -> None:
     with project.pool() as pool:
         outcomes = pool.compile(jobs)
         assert pool._pool.started == 2
-    assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done"]
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "CompileError", "Done"]
     error = error_of(outcomes[1])
     assert error.what == "add-BM2-sm_90: compiling it did not end within 20 s"
     assert (
