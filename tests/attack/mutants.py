@@ -225,7 +225,7 @@ def info() -> BundleInfo:
 def packed(index: Any) -> bytes:
     """A bundle with an index, whatever its JSON values say, and all images."""
     file = io.BytesIO()
-    writer = ArchiveWriter(file)
+    writer = ArchiveWriter(file, Path("x.tilec"))
     images = {
         f"images/{i.digest}": IMAGES[i.digest]
         for k in KERNELS

@@ -66,7 +66,7 @@ print(json.dumps({"grown": peak() - before, "seconds": index, "launched": launch
 def archive(index: dict[str, bytes], images: dict[str, bytes], *, pack: bool = False) -> bytes:
     """A bundle of these members; with `pack`, images are deflated however well that works."""
     file = io.BytesIO()
-    writer = ArchiveWriter(file)
+    writer = ArchiveWriter(file, Path("x.tilec"))
     writer.add("bundle.json", index["bundle.json"])
     for digest, data in sorted(images.items()):
         if not pack:

@@ -40,9 +40,7 @@ class Task:
     def bound(self) -> str:
         """Reason why it must run on this machine; empty if it may run on any."""
         for request in self.requests:
-            if not isinstance(request, Compile):
-                return "sources are read where the project lies"
-            if not request.job.cacheable:
+            if isinstance(request, Compile) and not request.job.cacheable:
                 return f"{request.job.spec.source.path} has flags that are not checked"
         outside = [file.name for file in self.files if file.name.startswith("../")]
         if outside:

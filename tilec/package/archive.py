@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from pathlib import Path
 from typing import BinaryIO
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import DEFLATED, END, STORED, Member
+from tilec_runtime.errors import OutputError
 
 MAX_FILE = (1 << 32) - 2  # without zip64, sizes have 32 bits and member counts 16
 MAX_MEMBERS = (1 << 16) - 2
@@ -15,10 +17,15 @@ _LEVEL = 6
 
 
 class ArchiveWriter:
-    """Writer of an archive, front to back; equal members give equal bytes."""
+    """Writer of an archive, front to back; equal members give equal bytes.
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    Args:
+        file: open file.
+        path: path of the file in messages.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file, self._path = file, path
         self._hash = hashlib.sha256()
         self._members: list[Member] = []
         self.size = 0
@@ -43,7 +50,7 @@ class ArchiveWriter:
             Size of the data in the archive, in bytes.
 
         Raises:
-            OverflowError: the archive exceeds the format's size or number of members.
+            OutputError: the archive exceeds the format's size or number of members.
         """
         method, packed = STORED, data
         if deflate:
@@ -53,7 +60,11 @@ class ArchiveWriter:
                 method, packed = DEFLATED, deflated
         member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
         if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
-            raise OverflowError(f"more than {MAX_FILE} bytes or {MAX_MEMBERS} members")
+            raise OutputError(
+                f"cannot write {self._path}: more than {MAX_FILE} bytes or {MAX_MEMBERS} members",
+                cause="its format has these limits",
+                fix="split the package, or build for fewer targets or variants",
+            )
         self._put(member.local_header())
         self._put(packed)
         self._members.append(member)

@@ -156,21 +156,15 @@ def _write_members(
     path: Path, file: BinaryIO, members: Mapping[str, bytes | Path], record: str
 ) -> int:
     """Write the members and their RECORD; return the size of the wheel."""
-    archive = ArchiveWriter(file)
+    archive = ArchiveWriter(file, path)
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
-    try:
-        for name, source in members.items():
-            data = source if isinstance(source, bytes) else source.read_bytes()
-            archive.add(name, data, deflate=isinstance(source, bytes))
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.writerow((name, f"sha256={digest}", len(data)))
-        rows.writerow((record, "", ""))
-        archive.add(record, table.getvalue().encode())
-    except OverflowError as exc:
-        raise OutputError(
-            f"cannot write {path}: it is too large for a wheel: {exc}",
-            fix="split the package, or build for fewer targets",
-        ) from exc
+    for name, source in members.items():
+        data = source if isinstance(source, bytes) else source.read_bytes()
+        archive.add(name, data, deflate=isinstance(source, bytes))
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.writerow((name, f"sha256={digest}", len(data)))
+    rows.writerow((record, "", ""))
+    archive.add(record, table.getvalue().encode())
     archive.close()
     return archive.size

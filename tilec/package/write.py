@@ -85,21 +85,15 @@ def write_bundle(
     digests = {image.digest for image in images_of(info) if portion.holds(image)}
     packed: dict[str, int] = {}
     with atomic_write(path, stage=stage) as file:
-        archive = ArchiveWriter(file)
-        try:
-            archive.add(INDEX_NAME, index.pop(INDEX_NAME))
-            for digest in sorted(digests):
-                packed[digest] = archive.add(image_name(digest), read_image(digest))
-            for name in sorted(index):
-                archive.add(name, index[name])
-            if portion.modules:
-                archive.add(PROVIDERS_NAME, write_providers(portion.modules))
-            archive.close()
-        except OverflowError as exc:
-            raise OutputError(
-                f"cannot write {path}: the bundle is too large for its format: {exc}",
-                fix="split the package, or build for fewer targets or variants",
-            ) from exc
+        archive = ArchiveWriter(file, path)
+        archive.add(INDEX_NAME, index.pop(INDEX_NAME))
+        for digest in sorted(digests):
+            packed[digest] = archive.add(image_name(digest), read_image(digest))
+        for name in sorted(index):
+            archive.add(name, index[name])
+        if portion.modules:
+            archive.add(PROVIDERS_NAME, write_providers(portion.modules))
+        archive.close()
         if max_size and archive.size > max_size:
             raise _too_large(path, archive.size, max_size, info, packed)
     return archive.digest

@@ -34,7 +34,7 @@ def archive_of(
     members: list[tuple[str, bytes]], change: Callable[[Member], Member] = lambda member: member
 ) -> bytes:
     file = io.BytesIO()
-    writer = ArchiveWriter(file)
+    writer = ArchiveWriter(file, Path("x.tilec"))
     for name, data in members:
         writer.add(name, data)
     writer._members = [change(member) for member in writer._members]
@@ -186,7 +186,7 @@ def test_a_bomb_behind_a_small_size() -> None:
     bomb = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = bomb.compress(bytes(50 << 20)) + bomb.flush()
     file = io.BytesIO()
-    writer = ArchiveWriter(file)
+    writer = ArchiveWriter(file, Path("x.tilec"))
     index = index_members(Sample().info())["bundle.json"]
     member = Member("bundle.json", 8, zlib.crc32(index), len(packed), len(index), 0)
     writer._put(member.local_header())

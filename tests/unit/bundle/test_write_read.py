@@ -56,6 +56,15 @@ def test_max_size_names_the_largest_kernels(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["a.tilec"]
 
 
+def test_refuses_more_members_than_the_format_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilec.package.archive.MAX_MEMBERS", 3)
+    with pytest.raises(OutputError, match=r"cannot write .*a\.tilec: more than .* or 3 members"):
+        write_sample(tmp_path / "a.tilec")
+    assert names_in(tmp_path) == []
+
+
 def test_what_is_no_file_is_no_bundle(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (
