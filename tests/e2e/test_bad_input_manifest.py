@@ -248,7 +248,7 @@ MANIFESTS = {
         "[kernel",
         '[frontend.cuda]\ninclude = ["inc"]\n[kernel',
         '"inc"',
-        "frontend.cuda.include[0]: directory 'inc' is not there",
+        "frontend.cuda.include[0]: no such directory 'inc'",
     ),
     "unknown output": (
         CUDA,

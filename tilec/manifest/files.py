@@ -21,27 +21,29 @@ def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
     Sources are checked by `source_problem`; files of references may be missing.
     """
     for key, name, kind in _named_paths(manifest):
-        problem = _leaving(manifest, key, name)
-        message = "" if problem or not kind else _missing(Path(manifest.root), name, kind)
-        if problem or message:
-            yield problem or manifest.locate.problem(key, message)
+        if problem := _path_problem(manifest, key, name, kind):
+            yield problem
 
 
 def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
     """Return the problem with a kernel's source file, or None."""
-    root, key = Path(manifest.root), ("kernel", kernel.name, "source")
-    path = root / kernel.source
-    leaving = _leaving(manifest, key, kernel.source)
-    if leaving:
-        return leaving
-    if path.is_symlink() and not path.exists():
-        message = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
-    elif path.exists() and not path.is_file():
-        message = f"{kernel.source!r} is not a file"
-    elif path.exists() and not os.access(path, os.R_OK):
-        message = f"{kernel.source!r} may not be read by this user"
-    else:
-        message = _missing(root, kernel.source, "file")
+    return _path_problem(manifest, ("kernel", kernel.name, "source"), kernel.source, "file")
+
+
+def _path_problem(manifest: Manifest, key: _Key, name: str, kind: str) -> Diagnostic | None:
+    """Return the problem with a path, or None.
+
+    Args:
+        manifest: the manifest, with the directory that the path is in.
+        key: the key that names it.
+        name: the path.
+        kind: `file` or `directory`; empty for a path that may be anything, or missing.
+    """
+    try:
+        contained(manifest.root, name)
+    except LinkError as error:
+        return manifest.locate.problem(key, error.what, hint=error.fix)
+    message = _missing(Path(manifest.root), name, kind) if kind else ""
     return manifest.locate.problem(key, message) if message else None
 
 
@@ -106,19 +108,17 @@ def _missing(root: Path, name: str, kind: str) -> str:
     """Return why a path is not of the required `kind` (file, directory), or an empty string."""
     path = root / name
     if path.is_file() if kind == "file" else path.is_dir():
-        return ""
-    if kind == "directory":
-        return f"directory {name!r} {'is a file, not a directory' if path.exists() else 'is not there'}"
+        return "" if os.access(path, os.R_OK) else f"{name!r} may not be read by this user"
+    if path.exists():
+        return f"{name!r} is {'a directory' if path.is_dir() else f'no {kind}'}"
+    if path.is_symlink():
+        return f"{name!r} is a link to {str(path.readlink())!r}, which is not there"
     near = [
         other.relative_to(root).as_posix()
         for other in path.parent.glob("*")
         if other.suffix == path.suffix
     ]
-    return (
-        f"{name!r} is a directory"
-        if path.is_dir()
-        else f"no such file {name!r}{did_you_mean(name, near)}"
-    )
+    return f"no such {kind} {name!r}{did_you_mean(name, near)}"
 
 
 def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
@@ -142,14 +142,6 @@ def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
                 if item.file:
                     at: _Key = (table, name, "case", case.name, "inputs", item.name, "file")
                     yield at, item.file.partition(":")[0], "file"
-
-
-def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:
-    try:
-        contained(manifest.root, name)
-    except LinkError as error:
-        return manifest.locate.problem(key, error.what, hint=error.fix)
-    return None
 
 
 def _option_tables(manifest: Manifest) -> list[tuple[tuple[str, ...], Mapping[str, object]]]:

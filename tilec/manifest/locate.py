@@ -191,22 +191,18 @@ class Locator:
         return Location(file=self.file, line=line, column=offset - self._lines[line - 1] + 1)
 
     def repeated(self, end: Location) -> tuple[str, Location, Location] | None:
-        """Return a repeated key with its second and its first location, or None.
+        """Return a repeated key with its second location and one of its first value, or None.
 
         `end` is the location at which the TOML parser stopped: after the second key or its value.
         """
         offset = self._lines[end.line - 1] + end.column - 1
         read = [entry for entry in self._scan.ends if entry[0] <= offset]
-        if not read:
-            return None
-        _, path, again = read[-1]
-        before = Scanner(self.text[:again])
-        before.document()
-        while path and path not in before.places:
-            path = path[:-1]
-        if not path:
-            return None
-        return render(path), self.location(again), self.location(before.places[path][0])
+        path, again = read[-1][1:] if read else ((), 0)
+        for length in range(len(path), 0, -1):
+            for _, other, first in read[:-1]:
+                if other[:length] == path[:length]:
+                    return render(path[:length]), self.location(again), self.location(first)
+        return None
 
     def excerpt(self, location: Location) -> str:
         """Return the line of a location, or an empty string beyond column 200.

@@ -17,30 +17,12 @@ from tilec_runtime.model.suggest import did_you_mean
 
 
 def check_cases(
-    kernel: Kernel,
-    params: Sequence[Param],
-    variants: Sequence[Variant],
-    report: Report,
+    kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report
 ) -> None:
     by_name = {param.name: param for param in params}
     for case in kernel.cases:
         at = report.at("case", case.name)
-        given = {item.name for item in case.inputs}
-        for item in case.inputs:
-            if item.name in by_name:
-                _check_input(item, by_name[item.name], variants, at.at("inputs", item.name))
-            else:
-                message = f"{item.name!r} is no parameter of the launcher"
-                at(message + suggest(item.name, list(by_name)), "inputs", item.name)
-        strange = given - by_name.keys()
-        missing = [
-            p.name
-            for p in params
-            if p.name not in given and p.default is None and not p.optional
-            if not did_you_mean(p.name, strange)  # reported as misspelt
-        ]
-        if missing:
-            at(f"no input for {', '.join(missing)}", "inputs")
+        _check_inputs(case, by_name, variants, at.at("inputs"))
         fitting = [variant for variant in variants if set(case.axes) <= set(variant.axes)]
         if variants and not fitting:
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
@@ -49,6 +31,23 @@ def check_cases(
             values = [_value_of(text, case, by_name, variant) for variant in fitting]
             if values and all(value is False for value in values):
                 at(f"case {case.name} breaks the kernel's requirement {text!r}", "inputs")
+
+
+def _check_inputs(
+    case: Case, params: Mapping[str, Param], variants: Sequence[Variant], report: Report
+) -> None:
+    given = {item.name: item for item in case.inputs}
+    strange = given.keys() - params.keys()
+    for name, item in given.items():
+        if name in strange:
+            message = f"{name!r} is no parameter of the launcher{suggest(name, list(params))}"
+            report(message, name)
+        else:
+            _check_input(item, params[name], variants, report.at(name))
+    needed = [p.name for p in params.values() if p.default is None and not p.optional]
+    misspelt = [name for name in needed if did_you_mean(name, strange)]  # reported above
+    if missing := [name for name in needed if name not in (*given, *misspelt)]:
+        report(f"no input for {', '.join(missing)}")
 
 
 def _value_of(text: str, case: Case, params: Mapping[str, Param], variant: Variant) -> object:

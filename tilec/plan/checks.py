@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from tilec.manifest.problems import dtype_meant
-from tilec.manifest.types import Bench, Kernel
+from tilec.manifest.types import Bench, Case, Kernel
 from tilec.model.argument import parse_abi
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl
@@ -233,26 +233,28 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], report: Report) 
     for index, text in enumerate(launch.requires):
         at = report.at("launch", "requires", index)
         _check_expression(text, kernel, params, at, truth=True)
+    numbers: list[tuple[tuple[str | int, ...], str]] = [(("shared",), launch.shared)]
     for key, texts in (("grid", launch.grid), ("block", launch.block)):
-        for index, text in enumerate(texts):
-            at = report.at("launch", key, index)
-            _check_expression(text, kernel, params, at)
-            _check_given(text, params, at)
-    shared = report.at("launch", "shared")
-    _check_expression(launch.shared, kernel, params, shared)
-    _check_given(launch.shared, params, shared)
+        numbers += [((key, index), text) for index, text in enumerate(texts)]
+    for place, text in numbers:
+        at = report.at("launch", *place)
+        _check_expression(text, kernel, params, at)
+        _check_given(text, params, at)
     for index, text in enumerate(kernel.args or ()):
         for fault in extent_faults(parse_abi(text)[1], params):
             report(fault, "args", index)
     for case in kernel.cases:
-        given = {item.name for item in case.inputs}
-        missing = [param for param in params if param.name not in given]
-        bench = case.bench or Bench()
-        for key, text in (("flops", bench.flops), ("bytes", bench.bytes)):
-            if text:
-                at = report.at("case", case.name, "bench", key)
-                _check_expression(text, kernel, params, at, facts=())
-                _check_given(text, missing, at)
+        _check_bench(case, kernel, params, report.at("case", case.name, "bench"))
+
+
+def _check_bench(case: Case, kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+    given = {item.name for item in case.inputs}
+    missing = [param for param in params if param.name not in given]
+    bench = case.bench or Bench()
+    for key, text in (("flops", bench.flops), ("bytes", bench.bytes)):
+        if text:
+            _check_expression(text, kernel, params, report.at(key), facts=())
+            _check_given(text, missing, report.at(key))
 
 
 def _check_given(text: str, params: Sequence[Param], report: Report) -> None:
