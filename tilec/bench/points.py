@@ -4,42 +4,59 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from tilec.bench.report import CaseBench, Point
-from tilec.case.cases import BoundCase, stated_axes
+from tilec.case.cases import Axes, BoundCase, stated_axes
 from tilec.case.sweeps import Sweep
 from tilec_runtime.errors import LaunchError
 from tilec_runtime.model.kernel import KernelInfo
 
-Cases = Sequence["BoundCase"]
+# A case to measure, and its point if the case is measured several times.
+Planned: TypeAlias = tuple[BoundCase, Point | None]
 
 
-def swept_cases(
-    cases_at: Callable[[str], Cases], sweep: Sweep
-) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
-    """Return each case at each point, grouped by case, and their points by name.
+def planned_cases(
+    cases_at: Callable[[str], Sequence[BoundCase]], sweep: Sweep | None
+) -> list[Planned]:
+    """Return each case, at each point of a sweep, grouped by case.
 
     Args:
-        cases_at: returns the cases with a value of the sweep.
+        cases_at: returns the cases with a value of the sweep; empty for no sweep.
         sweep: the sweep.
     """
-    groups: dict[str, list[BoundCase]] = {}
-    points: dict[str, Point] = {}
+    if sweep is None:
+        return [(case, None) for case in cases_at("")]
+    groups: dict[str, list[Planned]] = {}
     for value in sweep.values:
         for case in cases_at(value):
             named = dataclasses.replace(case, name=f"{case.name} {sweep.name}={value}")
-            groups.setdefault(case.name, []).append(named)
-            points[named.name] = Point(base=case.name, at=value)
-    return tuple(case for cases in groups.values() for case in cases), points
+            groups.setdefault(case.name, []).append((named, Point(base=case.name, at=value)))
+    return [planned for group in groups.values() for planned in group]
 
 
-def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
-    """Return a case once for each built point of the axes it leaves open; itself if there is one.
+def with_variants(planned: Sequence[Planned], kernels: Mapping[str, KernelInfo]) -> list[Planned]:
+    """Return each case with each built point of the axes it leaves open; unbuilt cases stay."""
+    expanded: list[Planned] = []
+    for case, point in planned:
+        axes = open_points(case, kernels[case.kernel]) if case.kernel in kernels else ()
+        for chosen in axes:
+            text = ",".join(f"{name}={value}" for name, value in chosen)
+            variant = dataclasses.replace(
+                case,
+                name=f"{case.name} {text}",
+                axes=tuple((dict(case.axes) | dict(chosen)).items()),
+                choose=(*case.choose, *chosen),
+            )
+            base = point or Point(base=case.name)
+            expanded.append((variant, dataclasses.replace(base, variant=text)))
+        if not axes:
+            expanded.append((case, point))
+    return expanded
 
-    Args:
-        case: the case.
-        info: its kernel.
-    """
+
+def open_points(case: BoundCase, info: KernelInfo) -> tuple[Axes, ...]:
+    """Return the built points of the axes that a case leaves open; empty if there is one only."""
     fixed = stated_axes(case, info)
     free = [name for name in info.choices if name not in fixed]
     built = [dict(variant.axes) for variant in info.variants]
@@ -48,34 +65,7 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
         for axes in built
         if all(axes.get(name, value) == value for name, value in fixed.items())
     )
-    if len(points) < 2:
-        return (case,)
-    return tuple(
-        dataclasses.replace(
-            case,
-            name=f"{case.name} {','.join(f'{name}={value}' for name, value in point)}",
-            axes=tuple((dict(case.axes) | dict(point)).items()),
-            choose=(*case.choose, *point),
-        )
-        for point in points
-    )
-
-
-def all_variants(
-    cases: Cases, kernels: Mapping[str, KernelInfo], points: Mapping[str, Point]
-) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
-    """Return the variants of all cases, and their points by name; unbuilt cases stay."""
-    expanded: list[BoundCase] = []
-    known: dict[str, Point] = {}
-    for case in cases:
-        point = points.get(case.name)
-        for one in variants_of(case, kernels[case.kernel]) if case.kernel in kernels else (case,):
-            expanded.append(one)
-            variant = one.name[len(case.name) :].strip()
-            if point is not None or variant:
-                base = point or Point(base=case.name)
-                known[one.name] = dataclasses.replace(base, variant=variant)
-    return tuple(expanded), known
+    return tuple(points) if len(points) > 1 else ()
 
 
 def forgiven(case: CaseBench) -> CaseBench:

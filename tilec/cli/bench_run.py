@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.bench import saved as saved_files
@@ -11,8 +11,8 @@ from tilec.bench.cases import PRECISE, Bench
 from tilec.bench.device import BenchDevice
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
-from tilec.bench.points import all_variants, forgiven, swept_cases
-from tilec.bench.report import CaseBench, Point, Setting, bench_json
+from tilec.bench.points import Planned, forgiven, planned_cases, with_variants
+from tilec.bench.report import CaseBench, Setting, bench_json
 from tilec.bench.rivals import rivals_of
 from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
 from tilec.case.arguments import parse_overrides
@@ -73,10 +73,9 @@ class Given:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BenchPlan:
-    """The cases to measure, their points of a sweep or variants, and the sweep."""
+    """The cases to measure, and the sweep."""
 
-    cases: Sequence[BoundCase]
-    points: Mapping[str, Point] = dataclasses.field(default_factory=dict)
+    cases: Sequence[Planned]
     sweep: Sweep | None = None
 
 
@@ -100,11 +99,11 @@ def run_bench(app: App, given: Given) -> int:
         except UsageError as error:
             raise refused_point(error, sweep, value) if sweep else error from None
 
-    cases, points = swept_cases(cases_at, sweep) if sweep else (cases_at(""), {})
-    for case in cases:
+    cases = planned_cases(cases_at, sweep)
+    for case, _ in cases:
         rivals_of(case)  # refuse wrong ones early
     if given.variants and opened.bundle is not None:
-        cases, points = all_variants(cases, opened.kernels, points)
+        cases = with_variants(cases, opened.kernels)
     bench_device = None
     if opened.bundle is not None:
         bench_device = BenchDevice(
@@ -114,7 +113,7 @@ def run_bench(app: App, given: Given) -> int:
             cache=Cache(app.settings.cache_dir, note=app.warn),
             advice=opened.advice,
         )
-    plan = BenchPlan(cases=cases, points=points, sweep=sweep)
+    plan = BenchPlan(cases=cases, sweep=sweep)
     return measure_cases(app, given, files, bench_device, opened, plan, project.manifest)
 
 
@@ -242,17 +241,17 @@ def measure_cases(
 
 def _measured(app: App, bench: Bench | None, opened: Opened, plan: BenchPlan) -> list[CaseBench]:
     """Measure the cases in turn and print each as it ends."""
-    rows = Rows(app, plan.cases)
+    rows = Rows(app, [case for case, _ in plan.cases])
     results: list[CaseBench] = []
-    for case in plan.cases:
+    for case, point in plan.cases:
         app.status(f"measuring {case.name} ({len(results) + 1} of {len(plan.cases)})")
         lacking = opened.absence(case)
         if bench is None or lacking:
             result = CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=lacking)
         else:
             result = bench.case(case)
-        if case.name in plan.points:
-            result = forgiven(dataclasses.replace(result, point=plan.points[case.name]))
+        if point is not None:
+            result = forgiven(dataclasses.replace(result, point=point))
         results.append(result)
         rows.print(result)
     return results

@@ -56,9 +56,8 @@ class Desk:
         wish = dataclasses.replace(GIVEN, **given)
         files = Files(here, types.SimpleNamespace(manifest=found), wish)  # type: ignore[arg-type]
         device = device or PlannedDevice(plan)
-        return measure_cases(
-            here, wish, files, device, opened(), bench_run.BenchPlan(cases=bound(found)), found
-        ), device
+        plan = bench_run.BenchPlan(cases=[(case, None) for case in bound(found)])
+        return measure_cases(here, wish, files, device, opened(), plan, found), device
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.unit.cli import (
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES, Desk, times
 from tests.watched_project import write_tool
-from tilec.bench.points import swept_cases
+from tilec.bench.points import planned_cases
 from tilec.case.arguments import overridden, parse_overrides
 from tilec.case.sweeps import parse_sweep, settings_at
 from tilec.cli import bench_run, tune_show
@@ -122,7 +122,7 @@ def bench_sweep(scene: Scene) -> str:
         changed, _ = overridden(dataclasses.replace(kernel, cases=kernel.cases[:1]), ADD, overrides)
         return bound(dataclasses.replace(found, kernels=(changed,)))
 
-    cases, points = swept_cases(at, sweep)
+    cases = planned_cases(at, sweep)
     here = app(scene.folder)
     files = Files(here, type("Project", (), {"manifest": found}), GIVEN)  # type: ignore[arg-type]
     device = PlannedDevice(lambda case, n: times(case, n) * (1 + n))
@@ -132,7 +132,7 @@ def bench_sweep(scene: Scene) -> str:
         files,
         device,
         opened(),
-        bench_run.BenchPlan(cases=cases, points=points, sweep=sweep),
+        bench_run.BenchPlan(cases=cases, sweep=sweep),
         found,
     )
     return scene.capsys.readouterr().out
