@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tilec.bench.report import CaseBench
 from tilec.bench.statistics import Interval
@@ -104,34 +104,34 @@ def unit_of(work: Work) -> str:
 def _group(base: str, cases: Sequence[CaseBench], sweep: str) -> Group:
     unit = unit_of(cases[0].work)
     spots: dict[tuple[bool, str, str], Spot] = {}
-    values: dict[str, None] = {}
     for case in cases:
-        assert case.point is not None
-        at = case.point.at
-        values[at] = None
-        own = (False, case.point.variant or case.kernel, case.measurement)
-        for rival, label, measurement in (
-            own,
-            *((True, rival.text, rival.measurement) for rival in case.rivals),
-        ):
-            if measurement is not None:
-                summary = measurement.summary
-                amount = {TFLOP: case.work.flops, GB: case.work.bytes}.get(unit)
-                spot = Spot(
-                    label=label,
-                    rival=rival,
-                    at=at,
-                    seconds=summary.median,
-                    interval=summary.interval,
-                    rate=None if amount is None else amount / summary.median,
-                )
-                # Every variant is measured beside its rivals, which are shown once.
-                spots.setdefault((rival, label, at), spot)
+        for spot in _spots(case, unit):
+            # Every variant is measured beside its rivals, which are shown once.
+            spots.setdefault((spot.rival, spot.label, spot.at), spot)
     return Group(
         base=base,
         sweep=sweep,
-        values=tuple(values),
+        values=tuple(dict.fromkeys(spot.at for spot in spots.values())),
         unit=unit,
         dtype=cases[0].work.dtype,
         spots=tuple(sorted(spots.values(), key=lambda spot: spot.rival)),
     )
+
+
+def _spots(case: CaseBench, unit: str) -> Iterator[Spot]:
+    """Yield the measurements of a case and of its rivals."""
+    assert case.point is not None
+    amount = {TFLOP: case.work.flops, GB: case.work.bytes}.get(unit)
+    own = (False, case.point.variant or case.kernel, case.measurement)
+    rivals = ((True, rival.text, rival.measurement) for rival in case.rivals)
+    for rival, label, measurement in (own, *rivals):
+        if measurement is not None:
+            summary = measurement.summary
+            yield Spot(
+                label=label,
+                rival=rival,
+                at=case.point.at,
+                seconds=summary.median,
+                interval=summary.interval,
+                rate=None if amount is None else amount / summary.median,
+            )
