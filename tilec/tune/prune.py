@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tilec.compile.assemble import over_budget
 from tilec.manifest.types import Budget
 from tilec.tune.space import Point
-from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
@@ -33,18 +32,9 @@ def identity(info: KernelInfo, point: Point, variants: Sequence[VariantInfo]) ->
         launch.shared,
         *(slot.expr for variant in variants for slot in variant.abi),
     }
-    used = {name for text in texts for name in _names(text)} | set(info.dtype_axes)
+    used = {name for text in texts for name in expr.parse(text).names} | set(info.dtype_axes)
     code = tuple(
         (v.assume, v.abi, tuple((image.digest, image.symbol) for image in v.images))
         for v in variants
     )
     return code, tuple((name, value) for name, value in point if name in used)
-
-
-def _names(text: str) -> frozenset[str]:
-    try:
-        return frozenset(expr.parse(text).names)
-    except ExpressionError:
-        return frozenset(
-            name for name in text.replace("(", " ").replace(")", " ").split() if name.isidentifier()
-        )
