@@ -6,7 +6,7 @@ import dataclasses
 
 from tilec.case.cases import Axes, BoundCase, stated_axes
 from tilec.model.literal import axis_text
-from tilec_runtime.errors import CaseError, ExpressionError
+from tilec_runtime.errors import CaseError
 from tilec_runtime.model import expr
 from tilec_runtime.model.kernel import KernelInfo
 
@@ -54,7 +54,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
     free = tuple(name for name, _ in info.axes if len({dict(point)[name] for point in points}) > 1)
     for item in case.inputs:
         for text in (*(item.shape or ()), *(item.small or ())):
-            bad = sorted(_names(text).intersection(free))
+            bad = sorted(expr.parse(text).names.intersection(free))
             if bad:
                 message = f"{case.name}: inputs.{item.name} has the extent {text!r}, which changes with {bad[0]}: candidates would do other work"
                 fix = f"give a number, or choose {bad[0]} in the case: axes = {{ {bad[0]} = … }}"
@@ -80,10 +80,3 @@ def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
         )
         or "its only point"
     )
-
-
-def _names(text: str) -> frozenset[str]:
-    try:
-        return frozenset(expr.parse(text).names)
-    except ExpressionError:
-        return frozenset()  # making the inputs reports it
