@@ -1,6 +1,4 @@
-"""Extents that have to be equal at a launch, unless the kernel's author requires something else of
-them.
-"""
+"""Extents that must be equal at a launch, unless the kernel's author requires something else."""
 
 from __future__ import annotations
 
@@ -12,16 +10,15 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True)
 class Alike:
-    """Two extents that are equal in every launch, because tiles of both arrays meet element by
-    element.
+    """Two extents that must be equal, because a kernel combines tiles of both arrays.
 
-    A requirement of the author's takes its place: one that names both extents, or, of a `fixed`
-    tile, one that names the first.
+    A requirement of the author replaces it if it names both extents, or, for a `fixed` tile, the
+    first.
 
     Attributes:
         one, other: array and axis of each extent.
-        unless: condition under which they may differ, empty for none.
-        fixed: tiles of `one` are at fixed places.
+        unless: condition under which they may differ; empty for none.
+        fixed: whether tiles of `one` have fixed indices.
     """
 
     one: tuple[str, int]
@@ -40,7 +37,7 @@ class Alike:
 def unstated(
     alike: Iterable[Alike], requirements: Sequence[str], ranks: Mapping[str, int]
 ) -> list[Alike]:
-    """Those of which no requirement of the author's says something else.
+    """Return the pairs that no requirement of the author replaces.
 
     Raises:
         ExpressionError: a requirement cannot be read.
@@ -68,7 +65,7 @@ def unstated(
 
 
 def conditions(alike: Sequence[Alike], ranks: Mapping[str, int]) -> tuple[str, ...]:
-    """The requirements, each once, with one for all axes of arrays that have equal shapes."""
+    """Return the requirements, each once; arrays with equal shapes have one for all axes."""
     shapes: dict[tuple[str, str], set[int]] = {}
     for same in alike:
         (one, axis), (other, at) = same.one, same.other

@@ -1,6 +1,4 @@
-"""Files that appear whole or not at all, alone or several together: written next to their places,
-then renamed into them.
-"""
+"""Files that are replaced whole or not at all: written beside their destinations, then renamed."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ class Stage:
         self._swept: set[Path] = set()
 
     def __enter__(self) -> Stage:
-        """The stage itself."""
+        """Return the stage."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,14 +78,14 @@ class Stage:
         self._waiting.clear()
 
     def add(self, path: Path, temporary: Path) -> None:
-        """Take a whole file beside `path` that is to have its name."""
+        """Add a complete file beside `path`, which gets its name at the end."""
         self._waiting[path] = temporary
         if path.parent not in self._swept:
             self._swept.add(path.parent)
             _sweep(path.parent, before=temporary.stat().st_mtime - _STALE)
 
     def write(self, path: Path, data: bytes) -> bool:
-        """Stage a file, unless it has this content already; whether that was done.
+        """Stage a file unless it has this content already; return whether it was staged.
 
         Raises:
             OutputError: the file cannot be written.
@@ -95,19 +93,19 @@ class Stage:
         return write_if_changed(path, data, stage=self)
 
     def where(self, path: Path) -> Path:
-        """Return the path that has the content of `path` now: the staged file, if there is one."""
+        """Return the path with the content of `path`: the staged file, if there is one."""
         return self._waiting.get(path, path)
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """Files that lie where staged ones will, and will be replaced."""
+        """The existing files that staged ones will replace."""
         return tuple(path for path in self._waiting if os.path.lexists(path) and not path.is_dir())
 
     def put_in_place(self) -> None:
-        """Rename every file, in the order in which they came.
+        """Rename every file, in the order in which they were added.
 
         Raises:
-            OutputError: a file cannot be put in place; where that can be foreseen, none was.
+            OutputError: a file cannot be put in place; for a directory in the way, none is.
         """
         for path in self._waiting:
             if path.is_dir():
@@ -122,15 +120,14 @@ class Stage:
 
 @contextlib.contextmanager
 def atomic_write(path: Path, *, stage: Stage | None = None) -> Iterator[BinaryIO]:
-    """A file that replaces `path` when the block ends without an error; until then, and on any
-    error, `path` is as it was.
+    """Open a file that replaces `path` when the block ends without an error.
 
-    The data is on disk before the name is: a crash leaves the old file or the new one. Missing
-    parent directories are made.
+    The data is on disk before the name: a crash leaves the old file or the new one. Missing parent
+    directories are created.
 
     Args:
         path: the file to write.
-        stage: puts it in place later, with others.
+        stage: the stage that renames it later, with others; None to rename it at once.
 
     Yields:
         A new, seekable binary file in `path`'s directory.
@@ -192,7 +189,7 @@ def _sweep(folder: Path, *, before: float) -> None:
 
 
 def output_error(path: Path, exc: OSError) -> OutputError:
-    """An OSError met while writing `path`, as the error that users see."""
+    """Return the error that users see for an OSError while writing `path`."""
     cause, fix = _CAUSES.get(
         exc.errno or 0, ("", "check the output directory, or choose another one")
     )

@@ -1,6 +1,4 @@
-"""Values of the model as JSON and back, for cache entries: typed, strict, and never executing what
-it reads.
-"""
+"""Values of the model as JSON and back, for cache entries: typed and strict."""
 
 from __future__ import annotations
 
@@ -12,17 +10,17 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """Return `value` (dataclasses, tuples, enums, scalars) as what JSON holds."""
+    """Return a value of dataclasses, tuples, enums and scalars as JSON values."""
     import msgspec
 
     return msgspec.to_builtins(value)
 
 
 def decode(kind: type[T], plain: Any) -> T:
-    """Return the value of class `kind` that `encode` made `plain` from.
+    """Return the value of class `kind` that `encode` turned into `plain`.
 
     Raises:
-        ValueError: `plain` is nothing that `encode` makes of a `kind`.
+        ValueError: `encode` does not return `plain` for any value of `kind`.
     """
     import msgspec
 
@@ -30,8 +28,7 @@ def decode(kind: type[T], plain: Any) -> T:
         value = msgspec.convert(plain, kind)
     except (msgspec.ValidationError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
-    if canonical_json(encode(value)) != canonical_json(
-        plain
-    ):  # a field is missing, or there is another one
+    # msgspec accepts missing and additional fields.
+    if canonical_json(encode(value)) != canonical_json(plain):
         raise ValueError(f"not a whole {kind}: {plain!r:.80}")
     return value

@@ -55,8 +55,12 @@ class ParamDecl:
 
 @value_class(frozen=True, kw_only=True)
 class AxisUse:
-    """An axis of the matrix that a source names: its values are dtypes, or sizes; `where` it does
-    (`z: tl.Mut[T, (BM, BN)]`).
+    """An axis of the matrix that a source names.
+
+    Attributes:
+        name: name of the axis.
+        dtype: whether its values are dtypes; otherwise they are sizes.
+        where: the text that names it, such as `z: tl.Mut[T, (BM, BN)]`.
     """
 
     name: str

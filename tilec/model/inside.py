@@ -1,6 +1,4 @@
-"""Paths of a project: the one function that resolves them, and refuses links that leave the
-project.
-"""
+"""Paths of a project, resolved by one function that refuses links out of the project."""
 
 from __future__ import annotations
 
@@ -11,21 +9,21 @@ from tilec_runtime.errors import LinkError
 
 
 def contained(root: str | Path, name: str | Path) -> Path:
-    """Return the path of a file or directory in a project, whether or not it is there.
+    """Return the path of a file or directory in a project, whether or not it exists.
 
-    The check is of the links that lie there now; no attacker who changes them meanwhile is assumed.
+    Only present links are checked; links that an attacker changes later are not.
 
     Args:
         root: the project's directory, which may itself be reached through links.
         name: the path in it, relative to `root`.
 
     Raises:
-        LinkError: a link on the way leaves the project.
+        LinkError: a link in the path leaves the project.
     """
     path = Path(root, name)
     if is_inside(path, root):
         return path
-    link = _link_on_the_way(Path(root), Path(name))
+    link = _leaving_link(Path(root), Path(name))
     if link is None:
         raise LinkError(
             f"{str(name)!r} leaves the project: it is {os.path.realpath(path)}",
@@ -39,12 +37,12 @@ def contained(root: str | Path, name: str | Path) -> Path:
 
 
 def is_inside(path: str | Path, root: str | Path) -> bool:
-    """Whether a path stays in a directory when all links are followed."""
+    """Return whether a path is in a directory after all links are resolved."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-def _link_on_the_way(root: Path, name: Path) -> Path | None:
-    """The first link below `root` that leaves it; None where the path leaves it without one."""
+def _leaving_link(root: Path, name: Path) -> Path | None:
+    """Return the first link below `root` that leaves it, or None."""
     here = root
     for part in name.parts:
         here = here / part

@@ -11,7 +11,7 @@ from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 
 EMPTY = AbiSlot(type="u8", expr="0", size=1, align=1)
-"""What a launch passes for a parameter of an empty type."""
+"""The argument of a parameter of an empty type."""
 Option = str | int | float | bool | tuple[str, ...] | tuple[tuple[str, str], ...]
 Options = tuple[tuple[str, Option], ...]
 
@@ -33,8 +33,11 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class InputFile:
-    """A file that a compile reads: its name in the key (relative to the project, or `<toolkit>/…`)
-    and the SHA-256 of its bytes.
+    """A file that a compile reads, in its cache key.
+
+    Attributes:
+        name: relative to the project, or `<toolkit>/…`.
+        digest: SHA-256 of its bytes.
     """
 
     name: str
@@ -129,9 +132,7 @@ class Job:
 
     @property
     def cacheable(self) -> bool:
-        """Whether a cache key covers everything that this job depends on, which cannot be told of
-        flags that are not checked.
-        """
+        """Whether a cache key covers all that the job depends on: unchecked flags may read files."""
         return dict(self.spec.source.options).get("unchecked-flags") is not True
 
     @property

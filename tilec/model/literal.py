@@ -1,4 +1,4 @@
-"""Values as command lines have them: numbers, truth values, and those of an axis."""
+"""Values on command lines: numbers, booleans, and values of an axis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_number(text: str) -> int | float | bool | None:
 
 
 def axis_text(value: AxisValue) -> str:
-    """A value of an axis as it is written: `64`, `f16`, `true`, `''`."""
+    """Return a value of an axis as text: `64`, `f16`, `true`, `''`."""
     return str(value).lower() if isinstance(value, bool) else axis_shown(value)
 
 

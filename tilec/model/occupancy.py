@@ -1,6 +1,4 @@
-"""Occupancy: how many blocks of a kernel one multiprocessor holds, and what limits them; a pure
-function of the table.
-"""
+"""Occupancy: resident blocks of a kernel on one multiprocessor, and the limiting resource."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from tilec_runtime.model.arch import Arch
 WARP = 32
 MAX_THREADS_PER_BLOCK = 1024
 MAX_REGISTERS_PER_THREAD = 255
-# Registers are given to warps in units of 256, out of one of four equal parts of the register file;
-# shared memory in units of 128 bytes (256 before compute capability 8.0).
+# Registers are allocated to warps in units of 256, from one of four equal parts of the register
+# file; shared memory in units of 128 bytes (256 before compute capability 8.0).
 _REGISTER_UNIT = 256
 _PARTITIONS = 4
 
@@ -42,10 +40,10 @@ def occupancy(
     shared_static: int = 0,
     shared_dynamic: int = 0,
 ) -> Occupancy:
-    """Resident blocks of a kernel on one multiprocessor.
+    """Return the resident blocks of a kernel on one multiprocessor.
 
-    The shared memory carve-out is taken to be as large as it can be, and barriers not to limit, as
-    they do not for one per block.
+    It assumes the largest carve-out of shared memory, and that barriers are no limit, as with one
+    per block.
 
     Args:
         arch: the device's row of the table.
@@ -84,7 +82,7 @@ def _register_limit(arch: Arch, warps: int, registers: int) -> int:
     if registers > MAX_REGISTERS_PER_THREAD:
         return 0
     per_warp = _round_up(registers * WARP, _REGISTER_UNIT)
-    # A block is held against the file as if its warps were spread evenly over all parts.
+    # The hardware counts a block's warps as if they were spread evenly over all parts.
     if per_warp * _round_up(warps, _PARTITIONS) > arch.registers:
         return 0
     return arch.registers // _PARTITIONS // per_warp * _PARTITIONS // warps

@@ -1,4 +1,4 @@
-"""URLs of remote caches, taken apart; a password in one is never shown."""
+"""URLs of remote caches, parsed; their passwords are never shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 SCHEMES = ("https", "http", "s3", "gs", "az", "file")
 _PORTS = {"https": 443, "http": 80}
-# Letters that every reader of a URL takes for a host's: another one could find another host.
+# Characters that every parser of URLs reads as a host's; others could lead to another host.
 _HOST = re.compile(r"[a-z0-9._-]*|[0-9a-f:.]+")
 _SCHEME = re.compile(r"[A-Za-z0-9+.-]*://")
 _ODD = re.compile(r"[\s\x00-\x1f\x7f-\uffff\\]")
@@ -17,14 +17,14 @@ _ODD = re.compile(r"[\s\x00-\x1f\x7f-\uffff\\]")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteUrl:
-    """A remote cache's place.
+    """The URL of a remote cache.
 
     Attributes:
         scheme: one of `SCHEMES`.
         host: server, or bucket; empty for `file`.
-        port: of the server; 0 for a place that has none.
+        port: of the server; 0 for buckets and directories.
         path: below the host, without a slash at its end.
-        user, password: as the URL gave them; empty for none.
+        user, password: from the URL; empty for none.
     """
 
     scheme: str
@@ -36,10 +36,10 @@ class RemoteUrl:
 
     @classmethod
     def parse(cls, text: str) -> RemoteUrl:
-        """Take a URL apart.
+        """Parse a URL.
 
         Raises:
-            ValueError: it names no remote cache; the message quotes it without its password.
+            ValueError: it is not that of a remote cache; the message quotes it without its password.
         """
         shown = redacted(text)
         if _ODD.search(text):

@@ -98,9 +98,7 @@ class TunedEntry:
 
 @value_class(frozen=True, kw_only=True)
 class Clocks:
-    """Clocks in MHz that were seen while it was measured: least and greatest of the multiprocessors
-    and of the memory.
-    """
+    """Clocks in MHz during a measurement: least and greatest, of multiprocessors and memory."""
 
     sm: Range
     memory: Range
@@ -108,14 +106,14 @@ class Clocks:
 
 @value_class(frozen=True, kw_only=True)
 class TunedDevice:
-    """A device that was tuned on.
+    """A device with its measured entries.
 
     Attributes:
         name: product name.
         cc: compute capability.
         multiprocessors: how many it has.
         driver: its version, such as `580.95.05`; empty for the cpu device.
-        clocks: None where they cannot be read.
+        clocks: None if they cannot be read.
         target: of the images that ran on it.
         entries: at most one for each ranges and dtypes.
     """
@@ -130,11 +128,12 @@ class TunedDevice:
 
 
 def bucket_of(value: int) -> Range:
-    """The powers of two between which a size lies: 4096 and 5000 are both in (4096, 8191); 0 is
-    alone.
+    """Return the range of a size between powers of two: (4096, 8191) for 4096 and 5000.
+
+    The range of 0 is (0, 0).
 
     Raises:
-        ValueError: it is negative.
+        ValueError: the size is negative.
     """
     if value < 0:
         raise ValueError(f"a size is not negative: {value}")
@@ -143,8 +142,9 @@ def bucket_of(value: int) -> Range:
 
 
 def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
-    """The sizes that tell launches of a kernel apart: extents of the tensors that each has, without
-    those that a requirement ties to one before.
+    """Return the expressions by which entries of a table are chosen: extents of tensors.
+
+    Extents that a requirement makes equal to an earlier one are left out.
     """
     expressions: list[str] = []
     tensors = {
@@ -189,7 +189,7 @@ _EXTENT = re.compile(r"\s*(\w+)\.(shape\[(\d+)\]|shape|size)\s*")
 
 
 def _equal(text: str, tensors: dict[str, int]) -> list[tuple[str, str]]:
-    """The pairs of extents that a requirement says to be equal; none where it says something else."""
+    """Return the pairs of extents that a requirement makes equal."""
     sides = [_EXTENT.fullmatch(side) for side in text.split("==")]
     if len(sides) != 2 or sides[0] is None or sides[1] is None:
         return []
@@ -209,7 +209,7 @@ def _extents(name: str, part: str, tensors: dict[str, int]) -> list[str]:
 
 
 def _reach(text: str, ties: dict[str, set[str]], known: set[str]) -> None:
-    """Add an extent and all that are tied to it."""
+    """Add an extent, and all extents that are equal to it, to `known`."""
     waiting = [text]
     while waiting:
         here = waiting.pop()
