@@ -13,7 +13,7 @@ import click
 
 from tilec.cli.settings import Settings
 from tilec.cli.style import echo, style
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import TilecError, UsageError
 from tilec_runtime.foreign import CONTROLS
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ SCHEMA_VERSION = 1
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 
 
-class StoppedError(Exception):
-    """Ctrl-C with a message about the work done.
+class StoppedError(TilecError):
+    """Ctrl-C, with a message about the work done."""
 
-    click drops the message of KeyboardInterrupt.
-    """
+    exit_code = 130
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)

@@ -106,21 +106,16 @@ def report(app: App | None, exc: BaseException, *, json: bool = False) -> int:
     Returns:
         The exit code.
     """
-    error, kind = _as_error(exc), type(exc).__name__
-    kind = "KeyboardInterrupt" if isinstance(exc, StoppedError) else kind
+    error = _as_error(exc)
     if json:
-        code = 130 if isinstance(exc, StoppedError) else error.exit_code
-        command = app.command if app else ""
-        body = {**as_json(error), "type": kind if is_bug(exc) else type(error).__name__}
+        code, command = error.exit_code, app.command if app else ""
+        body = {**as_json(error), "type": type(exc if is_bug(exc) else error).__name__}
         with contextlib.suppress(OSError):  # standard output may be what failed
             print_document(
                 "error", {"command": command, "ok": False, "exit_code": code, "error": body}
             )
-    if isinstance(exc, StoppedError):
-        text = str(exc)
-    elif app is None:
-        text = render(error)
-    else:
+    text = render(error)
+    if app is not None:
         text = render(error, verbose=app.verbose, command=app.command, show=app.show)
     color = None if app is None else app.colored(sys.stderr)
     echo(wrapped(text, terminal_width(err=True)), err=True, color=color)
@@ -136,8 +131,6 @@ def _as_error(exc: BaseException) -> TilecError:
     """Convert an exception of Python's or of a library into a TilecError."""
     if isinstance(exc, TilecError):
         return exc
-    if isinstance(exc, StoppedError):
-        return TilecError(str(exc).strip())
     if isinstance(exc, click.ClickException):
         ctx = exc.ctx if isinstance(exc, click.UsageError) else None
         fix = f"see `{ctx.command_path} --help`" if ctx is not None else ""
@@ -159,6 +152,8 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
         command: the command that failed.
         show: shortens a path.
     """
+    if isinstance(exc, StoppedError):
+        return f"\n{exc.what}"  # terminals show ^C before it
     if isinstance(exc, ManifestError):
         lines = _problem_lines(exc.problems, verbose=verbose, show=show)
         lines += [f"{_red('error:')} {_count(exc)}"]

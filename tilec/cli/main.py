@@ -188,10 +188,7 @@ def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
     if app is not None:
         app.clear_status()
     if isinstance(exc, KeyboardInterrupt | click.Abort):
-        exc = StoppedError("\ninterrupted")
-    if isinstance(exc, StoppedError):
-        failures.report(app, exc, json=json)
-        return INTERRUPTED
+        exc = StoppedError("interrupted")
     if failures.is_bug(exc) or (app is not None and app.debug):
         echo("".join(traceback.format_exception(exc)), err=True)
     return failures.report(app, exc, json=json)

@@ -166,7 +166,7 @@ def test_interrupt_says_what_was_written(cli, project: Path, fake_build) -> None
     fake_build.build = interrupted
     done = cli("build")
     assert (done.code, done.out) == (130, "")
-    assert done.err == "interrupted: a build writes every output, or none\n"
+    assert done.err == "\ninterrupted: a build writes every output, or none\n"
     document = json.loads(cli("build", "--json").out)
     assert (document["kind"], document["exit_code"]) == ("error", 130)
     assert document["error"]["what"] == "interrupted: a build writes every output, or none"

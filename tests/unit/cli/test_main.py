@@ -120,7 +120,7 @@ def test_ctrl_c_with_json_is_one_document(cli, monkeypatch) -> None:
         "command": "run",
         "ok": False,
         "exit_code": 130,
-        "error": {"type": "KeyboardInterrupt", "what": "interrupted"},
+        "error": {"type": "StoppedError", "what": "interrupted"},
     }
 
 
