@@ -30,13 +30,12 @@ from tilec.cli.cases import (
     package_json,
 )
 from tilec.cli.devices import AUTO, CPU, NEEDS_GPU, find_device, find_gpu
-from tilec.cli.files import HTML, require_suffix, require_writable
+from tilec.cli.files import HTML, require_suffix, require_writable, write_file
 from tilec.cli.tables import plural
 from tilec.compile.cache import Cache
 from tilec.compile.project import Project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Manifest
-from tilec.model.atomic import atomic_write
 from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import UsageError
 from tilec_runtime.launch.load import load
@@ -275,9 +274,8 @@ def _write(
 ) -> None:
     measured = [case for case in results if case.measurement is not None]
     if files.markdown is not None:
-        with atomic_write(files.markdown) as file:
-            file.write(markdown(results, setting).encode())
-        app.say(f"wrote {app.show(files.markdown)}")
+        table = markdown(results, setting).encode()
+        write_file(app, files.markdown, table, plural(len(results), "case"))
     if files.save is None or not measured:
         return
     shown = app.show(files.save)

@@ -19,11 +19,11 @@ from tilec.bench.work import Ceilings
 from tilec.case.cases import BoundCase
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
+from tilec.cli.files import write_file
 from tilec.cli.run_show import skipped_lines
 from tilec.cli.style import style
 from tilec.cli.tables import (
     Table,
-    bytes_text,
     cells,
     grouped,
     listed,
@@ -32,7 +32,6 @@ from tilec.cli.tables import (
     terminal_width,
     time_text,
 )
-from tilec.model.atomic import atomic_write
 
 TITLES = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max")
 REPORT_HEADS = (*TITLES, "variant", "against saved", "against")
@@ -304,8 +303,6 @@ def write_report(
         notes=[text for line in notes if (text := click.unstyle(line).strip())],
         time_text=time_text,
     )
-    with atomic_write(path) as file:
-        file.write(data)
-    app.say(f"wrote {app.show(path)}: {plural(len(results), 'case')}, {bytes_text(len(data))}")
+    write_file(app, path, data, plural(len(results), "case"))
     if not can_plot():
         app.note(f"note: {app.show(path)} has tables and no plots: {INSTALL}")

@@ -1,11 +1,13 @@
-"""Checks of output files on a command line, made before any work."""
+"""Output files that a command line names: checked before any work, then written."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from tilec.model.atomic import output_error
+from tilec.cli.app import App
+from tilec.cli.tables import bytes_text
+from tilec.model.atomic import atomic_write, output_error
 from tilec_runtime.errors import UsageError
 
 HTML = (".html", ".htm")
@@ -47,3 +49,14 @@ def require_suffix(path: Path, option: str, *suffixes: str) -> Path:
         fix = f"end it in {suffixes[0]}"
         raise UsageError(f"{option} {path}: not the name of a {suffixes[0]} file", fix=fix)
     return require_writable(path)
+
+
+def write_file(app: App, path: Path, data: bytes, contents: str) -> None:
+    """Write a file and print its contents and size.
+
+    Raises:
+        OutputError: the file cannot be written; an existing file is unchanged.
+    """
+    with atomic_write(path) as file:
+        file.write(data)
+    app.say(f"wrote {app.show(path)}: {contents}, {bytes_text(len(data))}")

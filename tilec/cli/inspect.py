@@ -12,7 +12,7 @@ import click
 from tilec.cli.app import App, examples, json_option, named, refuse, split_words
 from tilec.cli.build import print_kernels
 from tilec.cli.complete import completes, kernels_of
-from tilec.cli.files import HTML, require_suffix
+from tilec.cli.files import HTML, require_suffix, write_file
 from tilec.cli.style import echo, style
 from tilec.cli.tables import (
     Cell,
@@ -250,7 +250,6 @@ def _write_page(app: App, opened: Container, report: Report, path: Path, *, chos
     """
     from tilec.inspection.html import render
     from tilec.inspection.page import MOST_DISASSEMBLED, MOST_IMAGES, make_page
-    from tilec.model.atomic import atomic_write
 
     page = make_page(
         opened.bundle,
@@ -263,13 +262,10 @@ def _write_page(app: App, opened: Container, report: Report, path: Path, *, chos
     )
     package = report.info.package
     data = render(page, amount=bytes_text, title=f"{package.name} {package.version}")
-    with atomic_write(path) as file:
-        file.write(data)
     if page.left_out:
         app.warn(page.left_out)
-    kernels, images = len(report.info.kernels), len(page.images)
-    counts = f"{plural(kernels, 'kernel')}, {plural(images, 'image')}, {bytes_text(len(data))}"
-    app.say(f"wrote {app.show(path)}: {counts}")
+    kernels, images = plural(len(report.info.kernels), "kernel"), plural(len(page.images), "image")
+    write_file(app, path, data, f"{kernels}, {images}")
 
 
 def _safety(app: App, report: Report) -> None:
