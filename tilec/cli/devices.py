@@ -43,6 +43,10 @@ def device_option(
 def require_device_name(text: str, names: tuple[str, ...] = NAMES) -> str:
     """Return a valid name for `--device`, with `cuda:N` for a number alone.
 
+    Args:
+        text: the name on the command line.
+        names: names that the command takes, as a message lists them.
+
     Raises:
         UsageError: the name is invalid.
     """

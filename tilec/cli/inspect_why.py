@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilec.cli.app import App
-from tilec.cli.devices import device_json
+from tilec.cli.devices import CPU, device_json, find_gpu, require_device_name
 from tilec.cli.style import style
 from tilec.cli.tables import cells, plural, terminal_width
 from tilec.inspection.why import Why, explain_choice, pretended
 from tilec_runtime.bundle.choose import Candidate, Choice
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.devices import driver_of, find_device
+from tilec_runtime.device.devices import find_device
 from tilec_runtime.device.seam import DeviceInfo
-from tilec_runtime.errors import MissingError, UsageError
 from tilec_runtime.launch.prepare import Explanation
 from tilec_runtime.model.table import axis_shown
 
@@ -61,19 +60,12 @@ def _device(name: str) -> DeviceInfo:
     """
     if (known := pretended(name)) is not None:
         return known
-    try:
-        return find_device(name or "cuda:0", driver_of(name or "cuda:0"))
-    except UsageError as error:
-        fix = "use an architecture such as sm_90, cuda:N, or cpu"
-        raise UsageError(f"--device: {name!r} is no device", fix=fix) from error
-    except MissingError as error:
-        if name:
-            raise
-        raise UsageError(
-            "--why: there is no GPU here",
-            cause=error.what,
-            fix="pass --device sm_90, or --device cpu",
-        ) from error
+    if name == CPU:
+        return find_device(CPU)
+    gpu = require_device_name(name or "cuda:0", ("an architecture such as sm_90", CPU, "cuda"))
+    return find_gpu(
+        gpu, "explaining a launch on this machine", "pass --device sm_90, or --device cpu"
+    )[1]
 
 
 def _json(why: Why) -> dict[str, Any]:

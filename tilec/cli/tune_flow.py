@@ -17,6 +17,7 @@ from tilec.cli import progress
 from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.cases import require_kernel
+from tilec.cli.devices import CPU, find_gpu
 from tilec.cli.files import require_writable
 from tilec.cli.style import style
 from tilec.cli.tables import plural
@@ -45,6 +46,10 @@ from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
 FOLDER = "tune"  # in .tilec
+NO_GPU = (
+    "write a kit here with `tilec tune --prepare`, and measure it on a machine with a GPU with `tilec tune --measure`; "
+    "`--device cpu` measures the cpu device, an interpreter"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,34 +231,21 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
     """Return the devices of the command line; by default all GPUs of one model.
 
     Raises:
-        UsageError: the devices are of several models, or one is named twice.
+        UsageError: the devices are of several models.
         NoDeviceError: a device is missing.
     """
-    try:
-        if not names:
-            devices = gpus()
-            alike = [info for info in devices if info.name == devices[0].name]
-            return [(f"cuda:{info.ordinal}", info) for info in alike]
-        chosen = [(name, find_device(name)) for name in names]
-    except (NoDeviceError, MissingError) as error:
-        fix = (
-            "write a kit here with `tilec tune --prepare`, and measure it on a machine with a GPU with `tilec tune --measure`; "
-            "`--device cpu` measures the cpu device, an interpreter"
-        )
-        raise NoDeviceError(
-            f"tuning needs a GPU: {error.what}", cause=error.cause, fix=fix
-        ) from error
-    if len({name for name, _ in chosen}) != len(chosen):
-        raise UsageError(
-            "--device names one device twice: two workers on one disturb each other's times"
-        )
-    if len({info.name for _, info in chosen}) > 1:
-        kinds = ", ".join(f"{name} ({info.name})" for name, info in chosen)
+    found = [find_gpu(name, "tuning", NO_GPU)[1] for name in names or ["cuda:0"] if name != CPU]
+    if not names:
+        found = [info for info in gpus() if info.name == found[0].name]
+    found += [find_device(CPU)] if CPU in names else []
+    chosen = {CPU if info.interprets else f"cuda:{info.ordinal}": info for info in found}
+    if len({info.name for info in chosen.values()}) > 1:
+        kinds = ", ".join(f"{name} ({info.name})" for name, info in chosen.items())
         raise UsageError(
             f"--device: {kinds} are of different models, but a record is for one",
             fix="tune on one model at a time",
         )
-    return chosen
+    return list(chosen.items())
 
 
 @contextlib.contextmanager

@@ -445,7 +445,7 @@ def test_why_shows_denied_compilation_at_load(cli: Cli, bundle: Path) -> None:
         (
             ("--why", "add", "--device", "gpu"),
             2,
-            "--device: 'gpu' is no device\n  fix: use an architecture such as sm_90, cuda:N, or cpu",
+            "--device: 'gpu' is no device of this command\n  fix: use an architecture such as sm_90, cpu, cuda",
         ),
         (("--why", "add", "--sass"), 2, "--why and --sass cannot be combined"),
         (("x=f32[4]",), 2, "'x=f32[4]' needs --why KERNEL"),
@@ -469,7 +469,7 @@ def test_without_a_gpu_one_has_to_be_named(
 
     monkeypatch.setattr(_driver, "driver", none)
     done = cli("inspect", str(bundle), "--why", "add")
-    assert done.code == 2
-    assert "--why: there is no GPU here" in done.err
+    assert done.code == 3
+    assert "explaining a launch on this machine needs a GPU (cuda:0): no driver" in done.err
     assert "fix: pass --device sm_90" in done.err
     assert cli("inspect", str(bundle), "--why", "add", "--device", "cuda:0").code == 3

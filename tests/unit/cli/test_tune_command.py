@@ -106,7 +106,7 @@ def test_without_a_gpu_it_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_driver, "driver", none)
     with pytest.raises(NoDeviceError) as caught:
         _devices(())
-    assert caught.value.what == "tuning needs a GPU: there is no driver"
+    assert caught.value.what == "tuning needs a GPU (cuda:0): there is no driver"
     assert "tilec tune --prepare" in caught.value.fix
     assert "--device cpu" in caught.value.fix
 
