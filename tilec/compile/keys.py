@@ -263,28 +263,12 @@ def explain_change(
     old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]
 ) -> tuple[Change, ...]:
     """Return the changed rows in the order of `new`, then the missing rows."""
-    before, after = _numbered(old), _numbered(new)
-    changed = [
-        Change(label=key[0], before=before.get(key), after=value)
-        for key, value in after.items()
-        if before.get(key) != value
-    ]
-    gone = [
-        Change(label=key[0], before=value, after=None)
-        for key, value in before.items()
-        if key not in after
-    ]
-    return tuple(changed + gone)
-
-
-def _numbered(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, int], str]:
-    """Return values by label and number of the row among rows of that label."""
-    counts: dict[str, int] = {}
-    numbered = {}
-    for label, value in rows:
-        counts[label] = counts.get(label, 0) + 1
-        numbered[label, counts[label]] = value
-    return numbered
+    before, after = dict(old), dict(new)
+    return tuple(
+        Change(label=label, before=before.get(label), after=after.get(label))
+        for label in {**after, **before}
+        if before.get(label) != after.get(label)
+    )
 
 
 def _variant_rows(variant: Variant) -> Iterator[Row]:

@@ -8,11 +8,12 @@ https://github.com/buchgr/bazel-remote#http11-rest-api
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
 
 import urllib3
@@ -32,11 +33,25 @@ _MOST_ANSWER = 1 << 16  # bytes to read of a response whose body is not needed
 _MISSING = frozenset((404, 410))
 _PASSING = frozenset((500, 502, 503, 504))
 _REFUSED = frozenset((401, 403))
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class PassingError(RemoteError):
     """A failure that a retry may fix, such as a closed connection or a restart."""
+
+
+def _retried(call: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls again after a failure that a retry may fix."""
+
+    @functools.wraps(call)
+    def retried(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except PassingError:
+            return call(*args, **kwargs)
+
+    return retried
 
 
 class HttpStore:
@@ -73,23 +88,9 @@ class HttpStore:
         else:
             self._pool = urllib3.PoolManager(maxsize=connections, timeout=timeout, retries=False)
 
+    @_retried
     def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
         """Return an object; see `RemoteStore`."""
-        return _twice(lambda: self._get(kind, name, limit))
-
-    def has(self, kind: Kind, name: str) -> bool:
-        """Return whether there is an object; see `RemoteStore`."""
-        return _twice(lambda: self._has(kind, name))
-
-    def put(self, kind: Kind, name: str, data: bytes) -> None:
-        """Write an object; see `RemoteStore`."""
-        _twice(lambda: self._put(kind, name, data))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._pool.clear()
-
-    def _get(self, kind: Kind, name: str, limit: int) -> bytes | None:
         with self._answer("GET", kind, name) as answer:
             if answer.status in _MISSING:
                 self._pass_over(answer)
@@ -97,7 +98,9 @@ class HttpStore:
             self._require(answer, HTTPStatus.OK)
             return self._body(answer, limit)
 
-    def _has(self, kind: Kind, name: str) -> bool:
+    @_retried
+    def has(self, kind: Kind, name: str) -> bool:
+        """Return whether there is an object; see `RemoteStore`."""
         with self._answer("HEAD", kind, name) as answer:
             self._pass_over(answer)
             if answer.status in _MISSING:
@@ -105,10 +108,16 @@ class HttpStore:
             self._require(answer, HTTPStatus.OK, HTTPStatus.NO_CONTENT)
             return True
 
-    def _put(self, kind: Kind, name: str, data: bytes) -> None:
+    @_retried
+    def put(self, kind: Kind, name: str, data: bytes) -> None:
+        """Write an object; see `RemoteStore`."""
         with self._answer("PUT", kind, name, data) as answer:
             self._require(answer, HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT)
             self._pass_over(answer)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
 
     @contextlib.contextmanager
     def _answer(
@@ -188,13 +197,6 @@ def _proxied(proxy: str, connections: int, timeout: urllib3.Timeout) -> urllib3.
         )
     except HTTPError as exc:
         raise RemoteError("the proxy of the environment is no http:// or https:// one") from exc
-
-
-def _twice(call: Callable[[], T]) -> T:
-    try:
-        return call()
-    except PassingError:
-        return call()
 
 
 def _failure(exc: HTTPError) -> RemoteError:
