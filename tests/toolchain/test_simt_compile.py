@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from tests.toolchain.simt_jobs import KERNELS, Z, frontend, job, scalar, tensor, write
 from tilec.frontends.simt.entry import NAMES
 from tilec.model.job import Source
@@ -214,6 +215,17 @@ def test_images_do_not_depend_on_what_was_compiled_before(root: Path) -> None:
     worker.compile(job(root, "tiled", "sm_120", bounds=True, lineinfo=True))
     worker.compile(job(root, target="compute_80", bounds=True))
     assert worker.compile(job(root, target="compute_80")) == alone
+
+
+def test_symbols_of_structs_do_not_depend_on_types_of_the_process(root: Path) -> None:
+    code = (
+        "from pathlib import Path\nfrom numba.cuda import types\n"
+        "from tests.toolchain.simt_jobs import frontend, job\n"
+        "others = [types.UniTuple(types.int64, count) for count in range({}, 1000)]\n"
+        "print(frontend().compile(job(Path({!r}), 'pair', 'compute_80')).info.digest)"
+    )
+    digests = {run_python(code.format(first, str(root)))[1] for first in (0, 999)}
+    assert len(digests) == 1, digests
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"], ids=["alone", "linked with numba's CUDA C++"])

@@ -3,6 +3,7 @@
 Each kernel is compiled in a process of its own, so the replacements end with it.
 
 - Device functions are compiled for the target; numba-cuda would ask the driver for a device.
+- Symbols name a struct by its layout; numba-cuda would take a running number of the process.
 - `@cuda.jit(signature)` records the types and compiles nothing while a module is imported.
 - Atomics on read-only arrays are errors, like other stores to them.
 - numba-cuda's index checks, which it disables, are enabled, and a failed check stops the kernel.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilec_runtime.model.arch import Version
+from tilec_runtime.model.digest import sha256
 
 
 def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> None:
@@ -24,7 +26,7 @@ def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool
 
     Device functions get the kernel's target and options.
     """
-    from numba.cuda import dispatcher
+    from numba.cuda import dispatcher, types
 
     class Device:
         compute_capability = capability
@@ -42,9 +44,14 @@ def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool
 
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.get_current_device = Device
+    types.Record.mangling_args = property(_struct_name)
     _refuse_readonly_atomics()
     if bounds:
         _check_indices()
+
+
+def _struct_name(record: Any) -> tuple[str, tuple[int]]:
+    return "Record", (int(sha256(record.name.encode())[:15], 16),)
 
 
 @contextlib.contextmanager
