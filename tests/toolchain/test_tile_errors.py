@@ -207,7 +207,7 @@ KERNELS = {
         (tensor("x", "f33"), SCALE),
         TILE,
         "k.py:3:",
-        "no dtype that cuda.tile knows",
+        "parameter 'x': cuda.tile has no dtype f33",
     ),
     "a stride below zero": (
         TWO,

@@ -12,7 +12,7 @@ from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBi
 from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
 from tilec.simt import Array, ByValue, Constant
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DType
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
@@ -82,7 +82,7 @@ class Binder(ParameterBinder):
             case ParamKind.STRUCT:
                 self._struct(decl, stated, annotation)
             case ParamKind.SCALAR:
-                self._scalar(decl, stated.name, self._dtype(decl, stated.dtype))
+                self._scalar(decl, stated.name, stated.dtype)
             case ParamKind.PTR:
                 message = f"parameter {decl.name!r} is a bare address in the manifest, and SIMT Python indexes arrays"
                 raise MismatchError(message, "pass it as a tensor, which brings its extents along")
@@ -117,7 +117,7 @@ class Binder(ParameterBinder):
         dtype = self._dtype(decl, stated.dtype or decl.dtype)
         self.arguments.append(
             View(
-                dtype=dtype,
+                dtype=dtype.name,
                 rank=rank,
                 written=stated.out,
                 strides=stated.stride,
@@ -129,11 +129,10 @@ class Binder(ParameterBinder):
         free = [axis for axis, fixed in enumerate(stated.stride or ()) if fixed is None]
         self.abi += [_wide(f"{stated.name}.stride[{axis}]") for axis in free]
 
-    def _scalar(self, decl: ParamDecl, expr: str, dtype: str) -> None:
-        self._known(decl, dtype)
-        size = DTYPES[dtype].bytes
-        self.arguments.append(Scalar(dtype=dtype))
-        self.abi.append(AbiSlot(type=dtype, expr=expr, size=size, align=size))
+    def _scalar(self, decl: ParamDecl, expr: str, given: str) -> None:
+        dtype = self._dtype(decl, given)
+        self.arguments.append(Scalar(dtype=dtype.name))
+        self.abi.append(AbiSlot(type=dtype.name, expr=expr, size=dtype.bytes, align=dtype.bytes))
 
     def _struct(self, decl: ParamDecl, stated: Param, annotation: Any) -> None:
         if not isinstance(annotation, ByValue):
@@ -156,19 +155,8 @@ class Binder(ParameterBinder):
             )
         )
 
-    def _dtype(self, decl: ParamDecl, name: str) -> str:
-        dtype = str(self._axes.get(name, name))
-        self._known(decl, dtype)
-        return dtype
-
-    def _known(self, decl: ParamDecl, dtype: str) -> None:
-        if dtype not in NAMES:
-            message = (
-                f"parameter {decl.name!r}: numba has no dtype {dtype}"
-                if dtype in DTYPES
-                else f"parameter {decl.name!r} has no dtype"
-            )
-            raise MismatchError(message, f"it has {', '.join(NAMES)}")
+    def _dtype(self, decl: ParamDecl, given: str) -> DType:
+        return self._dtype_named(decl.name, given, NAMES, "numba")
 
 
 def _wide(expr: str) -> AbiSlot:

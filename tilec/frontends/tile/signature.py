@@ -18,6 +18,8 @@ from tilec.model.lists import item_name
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
+_DTYPES = [dtype.name for dtype in DTYPES.values() if dtype.tile]
+
 
 def bind(
     job: Job, params: Sequence[ParamDecl], annotations: Mapping[str, api.Annotation]
@@ -201,15 +203,7 @@ class _Binder(ParameterBinder):
         self.slots.append(AbiSlot(type=dtype.name, expr=expr, size=dtype.bytes, align=dtype.bytes))
 
     def _dtype(self, param: Param) -> DType:
-        name = str(self._axes.get(param.dtype, param.dtype))
-        dtype = DTYPES.get(name)
-        if dtype is None or not dtype.tile:
-            known = ", ".join(dtype.name for dtype in DTYPES.values() if dtype.tile)
-            raise MismatchError(
-                f"parameter {param.name!r} has no dtype that cuda.tile knows ({name!r})",
-                f"give {self._path(param)}.dtype: one of {known}, or an axis",
-            )
-        return dtype
+        return self._dtype_named(param.name, param.dtype, _DTYPES, "cuda.tile")
 
     def _strides(self, param: Param) -> tuple[int | None, ...]:
         if param.stride is None:

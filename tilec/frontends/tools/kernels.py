@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Generic, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from tilec.frontends.tools.python_errors import function_node, line_of, node_loc
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.suggest import suggestion
@@ -193,6 +194,23 @@ class ParameterBinder:
         message = f"neither params nor an axis of the matrix says what parameter {parameter!r} is"
         close = suggestion(parameter, [*self._params, *self._axes])
         raise MismatchError(message, close or f"say it in [{self._table}.params], or {how}")
+
+    def _dtype_named(
+        self, parameter: str, given: str, known: Collection[str], compiler: str
+    ) -> DType:
+        """Return the dtype of a parameter, given by its name or by an axis.
+
+        Raises:
+            MismatchError: it is none of the dtypes that the compiler knows.
+        """
+        name = str(self._axes.get(given, given))
+        if name not in known:
+            what = f": {compiler} has no dtype {name}" if name else " has no dtype"
+            raise MismatchError(
+                f"parameter {parameter!r}{what}",
+                f"give {self._table}.params.{parameter}.dtype: one of {', '.join(known)}, or an axis",
+            )
+        return DTYPES[name]
 
     def _refuse_stated(self, name: str) -> None:
         """Refuse a constant that is also a launch parameter.

@@ -14,8 +14,8 @@ from tilec.frontends.triton.facts import ArgumentFacts
 from tilec.model.argument import DESCRIPTOR, parse_box
 from tilec.model.job import Job
 from tilec_runtime.model import expr
-from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.dtype import DType
+from tilec_runtime.model.signature import AbiSlot, ParamKind
 from tilec_runtime.model.tensormap import TensorMap
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
@@ -142,8 +142,8 @@ class Binder(ParameterBinder):
             raise MismatchError(
                 f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars"
             )
-        size = DTYPES[self._dtype(stated)].bytes
-        return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
+        dtype = self._dtype(param, stated.dtype)
+        return AbiSlot(type=dtype.name, expr=param.name, size=dtype.bytes, align=dtype.bytes)
 
     def _descriptor(self, param: api.Parameter, slot: AbiSlot) -> None:
         """Bind a tensor descriptor as Triton's launcher passes it: map, extents and strides.
@@ -158,13 +158,8 @@ class Binder(ParameterBinder):
                 message, "limit the kernel to sm_90 and newer: [[override]] with targets"
             )
         sizes: list[Any] = [part.evaluate(self._axes) for part in box]
-        dtype = self._dtype(stated)
-        if dtype not in api.NAMES:
-            raise MismatchError(
-                f"parameter {param.name!r}: Triton has no dtype {dtype}",
-                f"it has {', '.join(api.NAMES)}",
-            )
-        self.types[param.name] = api.descriptor_type(dtype, sizes)
+        dtype = self._dtype(param, stated.dtype)
+        self.types[param.name] = api.descriptor_type(dtype.name, sizes)
         self.abi.append(
             AbiSlot(type=DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align)
         )
@@ -188,43 +183,32 @@ class Binder(ParameterBinder):
 
     def _type(self, param: api.Parameter, slot: AbiSlot) -> str:
         """Return Triton's name of a parameter's type, checked against the annotation."""
-        address = _ADDRESS.fullmatch(slot.expr)
-        if slot.type == "ptr":
+        pointer, given = slot.type == "ptr", slot.type
+        if pointer:
+            address = _ADDRESS.fullmatch(slot.expr)
             stated = self._params.get(address[1] if address else slot.expr.strip())
-            if stated is None or not (stated.dtype or param.dtype):
+            given = (stated.dtype or param.dtype) if stated else ""
+            if not given:
                 raise MismatchError(
                     f"nothing says the dtype of what {param.name!r} points to",
                     f"write it as params.{param.name}.dtype",
                 )
-            dtype = self._dtype(stated) if stated.dtype else param.dtype
-        else:
-            dtype = slot.type
-        if param.dtype and (param.dtype != dtype or param.pointer != (slot.type == "ptr")):
+        dtype = self._dtype(param, given)
+        if param.dtype and (param.dtype != dtype.name or param.pointer != pointer):
             kind = f"a pointer to {param.dtype}" if param.pointer else param.dtype
-            packed = f"a pointer to {dtype}" if slot.type == "ptr" else dtype
+            packed = f"a pointer to {dtype.name}" if pointer else dtype.name
             raise MismatchError(
                 f"parameter {param.name!r} is annotated as {kind}, and the manifest passes {packed}"
             )
-        if dtype not in api.NAMES:
+        if not pointer and dtype.kind == "float" and dtype.bits == 8:
             raise MismatchError(
-                f"parameter {param.name!r}: Triton has no dtype {dtype}",
-                f"it has {', '.join(api.NAMES)}",
+                f"parameter {param.name!r}: a Triton kernel takes no {dtype.name} by value"
             )
-        if slot.type != "ptr" and DTYPES[dtype].kind == "float" and DTYPES[dtype].bits == 8:
-            raise MismatchError(
-                f"parameter {param.name!r}: a Triton kernel takes no {dtype} by value"
-            )
-        name = api.NAMES[dtype]
-        return f"*{name}" if slot.type == "ptr" else {"i1": "u1"}.get(name, name)
+        name = api.NAMES[dtype.name]
+        return f"*{name}" if pointer else {"i1": "u1"}.get(name, name)
 
-    def _dtype(self, param: Param) -> str:
-        name = str(self._axes.get(param.dtype, param.dtype))
-        if name not in DTYPES:
-            raise MismatchError(
-                f"parameter {param.name!r} has no dtype that tilec knows",
-                f"write it as params.{param.name}.dtype",
-            )
-        return name
+    def _dtype(self, param: api.Parameter, given: str) -> DType:
+        return self._dtype_named(param.name, given, api.NAMES, "Triton")
 
     def _is_one(self, param: api.Parameter, slot: AbiSlot) -> bool:
         return param.value and slot.type in _INTEGERS and self._facts.constant(slot.expr) == 1
