@@ -57,16 +57,10 @@ def kernel(function: Callable[..., None] | None = None, /, **hints: Any) -> Any:
             the manifest's hints take precedence.
     """
     if function is None:
-        return lambda decorated: (
-            kernel(decorated)
-            if not hints
-            else dataclasses.replace(kernel(decorated), hints=_known(hints))
-        )
+        return lambda decorated: dataclasses.replace(kernel(decorated), hints=_known(hints))
     if not isinstance(function, FunctionType):
         raise TypeError(f"@tl.kernel decorates a function, not {type(function).__name__}")
-    return Kernel(
-        function=function, preconditions=getattr(function, _DEMANDS, ()), hints=_known(hints)
-    )
+    return Kernel(function=function, preconditions=getattr(function, _DEMANDS, ()))
 
 
 def preconditions(*conditions: str) -> Callable[[F], F]:
@@ -81,10 +75,6 @@ def preconditions(*conditions: str) -> Callable[[F], F]:
             raise TypeError(
                 f"a precondition is text, such as 'dim(x, 1) % 64 == 0', not {type(condition).__name__}"
             )
-    if not conditions:
-        raise TypeError(
-            "@tl.preconditions takes at least one condition, such as 'dim(x, 1) % 64 == 0'"
-        )
 
     def decorate(decorated: F) -> F:
         if isinstance(decorated, Kernel):

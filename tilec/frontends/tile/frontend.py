@@ -9,7 +9,9 @@ from tilec.frontends.tile import api
 from tilec.frontends.tile.compiler import JobCompiler
 from tilec.frontends.tile.cpp import CppCompiler
 from tilec.frontends.tile.declare import read
-from tilec.frontends.tile.toolchain import find, toolchain
+from tilec.frontends.tile.patches import TESTED
+from tilec.frontends.tile.toolchain import find
+from tilec.frontends.tools import packages
 from tilec.frontends.tools.inputs import closure, language
 from tilec.frontends.tools.kernels import Kernels, placing
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -55,12 +57,15 @@ class TileFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """Return cuda-tile, Python, tileiras and the tools that it uses.
+        """Return cuda-tile, Python (which executes and parses modules), and tileiras with its tools.
 
         Raises:
-            ToolchainError: something is missing, too old or half installed.
+            ToolchainError: something is missing, half installed, or of an untested version.
         """
-        return toolchain(self._search)
+        package = packages.package("cuda-tile", "cuda/tile/__init__.py", verify=self._search.verify)
+        packages.require_minor("cuda-tile", package.version, TESTED, packages.FIX)
+        tools = (tool.info for tool in find(self._search).values())
+        return [package, packages.interpreter(), *tools]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """Return the source, every project module or header it may import, transitively, and the safe
