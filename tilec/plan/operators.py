@@ -39,15 +39,17 @@ def operator_of(
             at(f"{param.name} is a {param.kind.value}: operators take tensors and numbers")
     if kernel.launch.open and not kernel.launch.preset:
         at("operators launch without a config: give what launch.open leaves to the caller")
-    read = {param.name for param in decl.params if param.read}
-    tables = {table.name: table for table in kernel.op.outputs}
-    if not _are_outputs(kernel, params, read, at.at("outputs")):
-        tables = {}
+    written = {}
+    for table in kernel.op.outputs:
+        if fault := _not_written(table.name, params, decl):
+            at(fault, "outputs", table.name)
+        else:
+            written[table.name] = table
     return OperatorInfo(
         outputs=tuple(
-            _output(kernel, tables[param.name], param, params, at.at("outputs", param.name))
+            _output(kernel, written[param.name], param, params, at.at("outputs", param.name))
             for param in params
-            if param.name in tables
+            if param.name in written
         )
     )
 
@@ -62,33 +64,24 @@ def _is_given(param: Param) -> bool:
     return param.kind is ParamKind.TENSOR and not param.optional
 
 
-def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report: Report) -> bool:
-    """Return whether the kernel writes all allocated outputs, and report problems.
-
-    `read` are the parameters that the kernel reads before it writes them.
-    """
+def _not_written(name: str, params: Sequence[Param], decl: KernelDecl) -> str:
+    """Return why the kernel does not write an allocated output, or an empty string."""
     by_name = {param.name: param for param in params}
-    sound = True
-    for name in sorted(_named(kernel)):
-        param = by_name.get(name)
-        if param is None:
-            fault = f"there is no parameter {name!r}{suggest(name, list(by_name))}"
-        elif param.kind is not ParamKind.TENSOR or not param.out:
-            fault = f"the kernel does not write {name}, so a call cannot return it"
-        elif name in read:
-            fault = (
-                f"the kernel reads {name} before it writes it, and what a call allocates holds anything: "
-                "leave it out of outputs, so that callers give it"
-            )
-        elif param.optional:
-            fault = f"{name} may be None: a call cannot tell whether to allocate it"
-        elif any(step is not None and step != 1 for step in (param.stride or ())[:-1]):
-            fault = f"{name} has fixed strides, and what a call allocates is C-contiguous"
-        else:
-            continue
-        sound = False
-        report(fault, name)
-    return sound
+    param = by_name.get(name)
+    if param is None:
+        return f"there is no parameter {name!r}{suggest(name, list(by_name))}"
+    if param.kind is not ParamKind.TENSOR or not param.out:
+        return f"the kernel does not write {name}, so a call cannot return it"
+    if any(each.name == name and each.read for each in decl.params):
+        return (
+            f"the kernel reads {name} before it writes it, and what a call allocates holds anything: "
+            "leave it out of outputs, so that callers give it"
+        )
+    if param.optional:
+        return f"{name} may be None: a call cannot tell whether to allocate it"
+    if any(step is not None and step != 1 for step in (param.stride or ())[:-1]):
+        return f"{name} has fixed strides, and what a call allocates is C-contiguous"
+    return ""
 
 
 def _output(
@@ -265,68 +258,44 @@ def _misfit(
             f"nothing is given for {name} of {other_info.name}: {kernel.name} has no parameter {stands!r}; "
             f'say what it stands for, such as args.{name} = "grad_{next(iter(own))}"'
         )
-    link = _Link(
-        forward=info,
-        backward=other_info,
-        source=source,
-        param=param,
-        stands=stands,
-        gradient=gradient,
-    )
-    return link.role_fault() or link.value_fault(dtypes_of(kernel, source), dtypes_of(other, param))
+    if fault := _role_fault(param, stands, source, info, other_info):
+        return fault
+    subject = f"{name} of {other_info.name}"
+    given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
+    if gradient and (fault := _no_gradient(source, given)):
+        return fault
+    if source.optional and (gradient or not param.optional):
+        return f"{source.name} of {info.name} may be None, and {subject} is a tensor of every call"
+    if source.kind is not param.kind:
+        return f"{subject} is a {param.kind.value}, and {stands} is a {source.kind.value}"
+    if not given <= taken:
+        return f"{subject} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
+    if source.rank != param.rank and -1 not in (source.rank, param.rank):
+        return f"{subject} has rank {param.rank}, and {stands} {source.rank}"
+    return ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Link:
-    """A parameter of the backward kernel, and its source: a parameter of the forward kernel.
+def _role_fault(
+    param: Param, stands: str, source: Param, info: KernelInfo, other: KernelInfo
+) -> str:
+    """Return why the backward cannot compute, read or write its parameter, or "".
 
-    Attributes:
-        forward, backward: the kernels.
-        source, param: their parameters.
-        stands: name of the source, or of its gradient (`grad_x`), in the manifest.
-        gradient: whether it is the gradient of the source.
+    Args:
+        param: the parameter.
+        stands: the parameter of the forward kernel that it takes, or its gradient (`grad_x`).
+        source: that parameter.
+        info: the forward kernel.
+        other: the backward kernel.
     """
-
-    forward: KernelInfo
-    backward: KernelInfo
-    source: Param
-    param: Param
-    stands: str
-    gradient: bool
-
-    def role_fault(self) -> str:
-        """Return why the backward cannot compute, read or write the parameter, or ""."""
-        name, owner = self.param.name, self.backward.name
-        returned = self.param in self.backward.allocated
-        computed = self.gradient and self.source not in self.forward.allocated
-        if returned and not computed:
-            return f"{owner} returns {name}, which has to be the gradient of an input of {self.forward.name}, and stands for {self.stands}"
-        if computed and not returned:
-            return f"{self.stands} is what the backward computes, and {name} is none of the outputs of {owner}"
-        if self.param.out and not returned:
-            return f"{owner} writes {name}, which no call allocates: name it in kernel.{owner}.op.outputs"
-        return ""
-
-    def value_fault(self, given: set[str], taken: set[str]) -> str:
-        """Return why the parameter does not accept the source's values, or an empty string.
-
-        Args:
-            given: dtypes that the source may have.
-            taken: dtypes that the parameter may have.
-        """
-        source, param, stands = self.source, self.param, self.stands
-        subject = f"{param.name} of {self.backward.name}"
-        if self.gradient and (fault := _no_gradient(source, given)):
-            return fault
-        if source.optional and (self.gradient or not param.optional):
-            return f"{source.name} of {self.forward.name} may be None, and {subject} is a tensor of every call"
-        if source.kind is not param.kind:
-            return f"{subject} is a {param.kind.value}, and {stands} is a {source.kind.value}"
-        if not given <= taken:
-            return f"{subject} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
-        if source.rank != param.rank and -1 not in (source.rank, param.rank):
-            return f"{subject} has rank {param.rank}, and {stands} {source.rank}"
-        return ""
+    returned = param in other.allocated
+    computed = stands != source.name and source not in info.allocated
+    if returned and not computed:
+        return f"{other.name} returns {param.name}, which has to be the gradient of an input of {info.name}, and stands for {stands}"
+    if computed and not returned:
+        return f"{stands} is what the backward computes, and {param.name} is none of the outputs of {other.name}"
+    if param.out and not returned:
+        return f"{other.name} writes {param.name}, which no call allocates: name it in kernel.{other.name}.op.outputs"
+    return ""
 
 
 def _no_gradient(source: Param, dtypes: set[str]) -> str:
