@@ -230,11 +230,8 @@ def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
 
 def _options(table: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
     source = table["source"][0]
-    owners: dict[str, list[str]] = {}
-    for owner, options in kernel_keys.OPTIONS.items():
-        for key in options:
-            owners.setdefault(key.name, []).append(owner)
-    read = {name: table[name] for name in owners if name in table}
+    owners = {name: _languages_with(name) for name in table}
+    read = {name: table[name] for name, languages in owners.items() if languages}
     for name in read:
         meant = f"; did you mean 'matrix.{name}'" if name in kernel_keys.MATRIX.by_name else ""
         if language and language not in owners[name]:
@@ -265,3 +262,12 @@ def _options(table: dict[str, Any], language: str, path: Path, problems: Problem
                 (*path, "files", name), "this is the source: its digest is sha256", at_key=True
             )
     return tuple(sorted(read.items()))
+
+
+def _languages_with(option: str) -> list[str]:
+    """Return the languages that have an option."""
+    return [
+        language
+        for language, keys in kernel_keys.OPTIONS.items()
+        if any(key.name == option for key in keys)
+    ]

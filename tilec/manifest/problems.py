@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -142,7 +143,7 @@ def typed(value: AxisValue) -> Typed:
     return (type(value), value)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Scope:
     """Path, axes and problems of one kernel, for checks of names.
 
@@ -152,7 +153,6 @@ class Scope:
         problems: collects problems.
         let: names of the derived axes.
         open: whether the source may add axes; planning then checks unknown names.
-        typed_values: axis values with their types, by axis.
     """
 
     path: Path
@@ -160,15 +160,11 @@ class Scope:
     problems: Problems
     let: tuple[str, ...] = ()
     open: bool = False
-    typed_values: dict[str, frozenset[Typed]] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Index the values: without it, long axes with many points take quadratic time."""
-        object.__setattr__(
-            self,
-            "typed_values",
-            {name: frozenset(map(typed, items)) for name, items in self.axes.items()},
-        )
+    @functools.cached_property
+    def typed_values(self) -> dict[str, frozenset[Typed]]:
+        """Axis values with their types: long axes with many points take linear time."""
+        return {name: frozenset(map(typed, items)) for name, items in self.axes.items()}
 
     def axis(self, name: str, path: Path, *, hint: str = "") -> bool:
         """Return whether an axis exists; report it if not, with the hint."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -44,7 +45,6 @@ class Table(Shape):
         made: dataclass with the defaults, to which the table is read; without one, to a dict.
         merged: whether defaults are filled in later, from other tables: it is read to a dict.
         least: least number of keys.
-        by_name: fixed keys by name.
     """
 
     keys: tuple[Key, ...] = ()
@@ -52,14 +52,14 @@ class Table(Shape):
     made: type | None = None
     merged: bool = False
     least: int = 0
-    by_name: dict[str, Key] = dataclasses.field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Index the keys."""
-        object.__setattr__(self, "by_name", {key.name: key for key in self.keys})
 
     word = "a table"
     accepts = (dict,)
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, Key]:
+        """The fixed keys by name."""
+        return {key.name: key for key in self.keys}
 
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
         """Return the table, or the dict of its values; None for one that has a problem."""
