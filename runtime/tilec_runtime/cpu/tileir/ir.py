@@ -343,10 +343,7 @@ class Op:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Function:
-    """A kernel or a function.
-
-    `values` is the number of its values, a bound of `Value.index`.
-    """
+    """A kernel or a function."""
 
     name: str
     signature: Signature
@@ -354,7 +351,6 @@ class Function:
     hints: HintsAttr | None
     body: Block
     loc: Loc | None
-    values: int
 
     def walk(self) -> Iterator[Op]:
         """Yield all operations in the order of the text, nested ones after their parent."""

@@ -200,7 +200,6 @@ def _functions(
                 hints=hints,
                 body=reader.body(body, params),
                 loc=locs[0] if locs else None,
-                values=reader.values,
             )
         )
     return tuple(functions)

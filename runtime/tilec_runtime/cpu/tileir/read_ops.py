@@ -142,12 +142,12 @@ _MAX_REGIONS = 50  # nesting depth; each level takes some frames of Python's sta
 
 
 class OpReader:
-    """Reads a function's body; `values` is the number of values so far."""
+    """Reads a function's body."""
 
     def __init__(
         self, version: Version, types: Types, attributes: Attributes, locs: list[Loc | None]
     ) -> None:
-        self.values = 0
+        self._values = 0  # number of values so far
         self._version = version
         self._types = types
         self._attributes = attributes
@@ -159,7 +159,7 @@ class OpReader:
     def body(self, cursor: Cursor, params: tuple[Value, ...]) -> Block:
         """Read a function's body: operations up to the end of the data."""
         self._scope = list(params)
-        self.values = len(params)
+        self._values = len(params)
         ops = []
         while cursor.at < cursor.end:
             ops.append(self._op(cursor, 0))
@@ -192,8 +192,8 @@ class OpReader:
         )
 
     def _define(self, types: tuple[Type, ...]) -> tuple[Value, ...]:
-        values = tuple(Value(self.values + i, kind) for i, kind in enumerate(types))
-        self.values += len(values)
+        values = tuple(Value(self._values + i, kind) for i, kind in enumerate(types))
+        self._values += len(values)
         self._scope.extend(values)
         return values
 

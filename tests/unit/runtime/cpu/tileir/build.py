@@ -254,7 +254,6 @@ def module(
         hints=None,
         body=body,
         loc=Loc(FILE, 1, 1),
-        values=builder.values,
     )
     return Module(version=NEWEST, functions=(function,), globals=tuple(variables))
 

@@ -55,7 +55,6 @@ class Scene:
             hints=None,
             body=body,
             loc=None,
-            values=0,
         )
         self.checker = Checker(function, self.memory, uninitialized=uninitialized)
         self.launch = Launch(
