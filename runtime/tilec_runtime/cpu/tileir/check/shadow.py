@@ -27,23 +27,15 @@ class Touch:
         cells: numbers of the cells; a slice if they are contiguous, which is several times faster.
         count: number of cells.
         blocks: number of the block per cell, plus 1.
-        rows: row of the block in the batch, one per `each` consecutive cells.
-        each: number of consecutive cells per item of `rows`.
     """
 
     cells: Array | slice
     count: int
     blocks: Array
-    rows: Array
-    each: int
 
     def cell(self, at: int) -> int:
         """Return the number of the cell at a position."""
         return self.cells.start + at if isinstance(self.cells, slice) else int(self.cells[at])
-
-    def row(self, at: int) -> int:
-        """Return the row of the block that accesses the cell at a position."""
-        return int(self.rows[at // self.each])
 
     def some(self, which: Array) -> Array:
         """Return the numbers of the cells that a mask selects."""
@@ -125,13 +117,7 @@ class Shadow:
         flat = flat.reshape(-1) + (access.region.address - self.address)
         cells, many = self._cells(flat, access.size)
         each *= many
-        return Touch(
-            cells,
-            len(flat) * many,
-            np.repeat(blocks[rows], each) if each > 1 else blocks[rows],
-            rows,
-            max(each, 1),
-        )
+        return Touch(cells, len(flat) * many, np.repeat(blocks[rows], each))
 
     def _cells(self, flat: Array, size: int) -> tuple[Array | slice, int]:
         """Return the cells of elements at byte offsets, and the cells per element."""
