@@ -13,7 +13,6 @@ from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr_tree import column_of
 
 MAX_DEPTH = 32
-MAX_NODES = 256
 INT_BOUND = 2**63
 ATTRIBUTES = ("shape", "stride", "size", "ptr", "dtype")
 TRUTHS = {"true": True, "false": False}  # as TOML writes them
@@ -71,19 +70,15 @@ class Builder:
         self.uses: set[tuple[str, str]] = set()
         self.extents: set[tuple[str, str, int]] = set()
         self.sides: tuple[Run, ...] = ()  # of the comparison built last, the outermost one
-        self.nodes = 0
 
     def error(self, node: ast.expr, message: str) -> ExpressionError:
         return ExpressionError(message, column=column_of(node, self.text))
 
     def build(self, node: ast.expr, depth: int) -> Part:
-        self.nodes += 1
         if depth > MAX_DEPTH:
             raise self.error(
                 node, f"the expression is nested too deeply: the most is {MAX_DEPTH} levels"
             )
-        if self.nodes > MAX_NODES:
-            raise self.error(node, f"the expression has too many parts: the most is {MAX_NODES}")
         match node:
             case ast.Constant():
                 return self.constant(node)
@@ -261,7 +256,6 @@ class Builder:
         while isinstance(left, ast.BinOp):
             chain.append(left)
             left = left.left
-        self.nodes += len(chain) - 1
         first = self.number(left, depth + 1)
         steps = []
         for part in reversed(chain):
@@ -316,11 +310,9 @@ class Builder:
     def operand(self, node: ast.expr, depth: int) -> Part:
         """Build one side of a comparison, the only place for text and tuples."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            self.nodes += 1
             literal = short_name(node.value)
             return "text", lambda _env: literal
         if isinstance(node, ast.Tuple):
-            self.nodes += 1
             parts = [self.number(part, depth + 1) for part in node.elts]
             return "tuple", lambda env: tuple([part(env) for part in parts])
         return self.build(node, depth)
