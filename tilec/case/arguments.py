@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilec.case.cases import BoundCase, Files, bind
-from tilec.case.files import FORMS, ArrayFile, UnfitError, dtype_in, is_file, parse_array_file
+from tilec.case.cases import BoundCase, bind
+from tilec.case.files import FORMS, UnfitError, dtype_in, is_file, parse_array_file
 from tilec.case.inputs import misfit
 from tilec.manifest.case_keys import DISTS
 from tilec.manifest.types import Case, Input, Kernel
@@ -35,14 +35,13 @@ class Override:
     Attributes:
         text: as on the command line, with the option.
         name: of a parameter or an axis. value: its new value.
-        file: the file, if the value names one; `dtype` is what it holds.
+        array: the input, if the value names a file.
     """
 
     text: str
     name: str
     value: str = ""
-    file: ArrayFile | None = None
-    dtype: str = ""
+    array: Input | None = None
 
 
 def parse_overrides(given: Mapping[str, Sequence[str]], *, cwd: Path) -> tuple[Override, ...]:
@@ -76,21 +75,19 @@ def bind_arguments(info: KernelInfo, arguments: Sequence[Override]) -> BoundCase
     """
     case = _changed(Case(name=""), info, arguments)
     try:
-        return bind(case, info, files=_files(arguments))
+        return bind(case, info)
     except CaseError as error:  # the command line is at fault, not the manifest
         raise UsageError(error.what, cause=error.cause, fix=error.fix, kernel=info.name) from error
 
 
-def overridden(
-    kernel: Kernel, info: KernelInfo, overrides: Sequence[Override]
-) -> tuple[Kernel, Files]:
-    """Return the kernel with changed cases, and the arrays that replace inputs.
+def overridden(kernel: Kernel, info: KernelInfo, overrides: Sequence[Override]) -> Kernel:
+    """Return the kernel with changed cases.
 
     Raises:
         UsageError: the kernel has no such parameter or axis, or the value does not fit.
     """
     cases = tuple(_changed(case, info, overrides) for case in kernel.cases)
-    return dataclasses.replace(kernel, cases=cases), _files(overrides)
+    return dataclasses.replace(kernel, cases=cases)
 
 
 def _override(option: str, text: str, cwd: Path) -> Override:
@@ -102,14 +99,11 @@ def _override(option: str, text: str, cwd: Path) -> Override:
         return Override(text=shown, name=name, value=value)
     file = parse_array_file(value, cwd=cwd)
     try:
-        return Override(text=shown, name=name, file=file, dtype=dtype_in(file, name))
+        array = Input(name=name, file=str(file), dtype=dtype_in(file, name))
+        return Override(text=shown, name=name, array=array)
     except UnfitError as error:
         message = f"{shown}: {file} cannot be read: {error}"
         raise UsageError(message, fix=f"give {FORMS}") from error
-
-
-def _files(overrides: Sequence[Override]) -> Files:
-    return tuple((one.name, one.dtype, str(one.file)) for one in overrides if one.file)
 
 
 def _tensor(override: Override) -> Input | None:
@@ -144,10 +138,11 @@ def _changed(case: Case, info: KernelInfo, overrides: Sequence[Override]) -> Cas
     inputs, chosen = {item.name: item for item in case.inputs}, dict(case.axes)
     for override in overrides:
         name = override.name
-        if override.file is not None:
+        if override.array is not None:
             if name not in tensors:
                 raise _unknown(info.name, tensors, override, "tensor")
             inputs.pop(name, None)
+            inputs = {name: override.array, **inputs}  # extents of others may depend on it
         elif name in params:
             inputs[name] = _value(override, params[name], inputs.get(name), info)
         elif name in axes:

@@ -16,8 +16,6 @@ from tilec_runtime.model.signature import ListParam, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
 Axes = tuple[tuple[str, AxisValue], ...]
-# (parameter, dtype, path) of arrays in files; the dtype is empty if the file does not name it.
-Files = tuple[tuple[str, str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +52,6 @@ class BoundCase:
         variants: ids of the variants built at these axes; a launch takes one of them.
         params: the launcher's parameters in order, with dtypes in place of axis names.
         inputs: in the order in which they are made, each with its dtype.
-        files: inputs that are read from files instead: (parameter, `x.npy` or `x.npz:key`).
         reference: `file.py:function`; empty for a run without one.
         tolerance: of the manifest; empty for the defaults of the dtypes.
         bench: work of one launch, if the case states it.
@@ -75,7 +72,6 @@ class BoundCase:
     variants: tuple[str, ...] = ()
     params: tuple[Param, ...] = ()
     inputs: tuple[Input, ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
     reference: str = ""
     tolerance: tuple[Tolerance, ...] = ()
     bench: Bench | None = None
@@ -106,7 +102,7 @@ class BoundCase:
 
 
 def expand_cases(
-    kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None, files: Files = ()
+    kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None, root: str = ""
 ) -> tuple[BoundCase, ...]:
     """Bind every case of a kernel, once for each built value of the dtype axes it leaves open.
 
@@ -117,19 +113,19 @@ def expand_cases(
         kernel: the manifest's table.
         info: the same kernel in the bundle.
         locate: finds locations in the manifest, for messages.
-        files: arrays that replace inputs of every case.
+        root: the project's directory; by default that of `locate`.
     """
+    root = locate.root if locate else root
     expanded: list[BoundCase] = []
     for case in kernel.cases:
         location = _location(kernel, case, locate)
         keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
-        root = locate.root if locate else ""
         try:
             expanded += (
                 dataclasses.replace(
                     each, keys=keys, root=root, let=tuple(derived_at(kernel, each.axes))
                 )
-                for each in _expand(case, info, location, files=files)
+                for each in _expand(case, info, location)
             )
         except CaseError as error:
             unfit = BoundCase(
@@ -195,18 +191,17 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
     return tuple(unbuilt)
 
 
-def bind(case: Case, info: KernelInfo, *, files: Files = ()) -> BoundCase:
+def bind(case: Case, info: KernelInfo) -> BoundCase:
     """Bind a case whose inputs' dtypes are all known.
 
     Args:
         case: inputs with dtypes (an empty one is the parameter's own).
         info: the kernel.
-        files: (parameter, dtype, path) of arrays in files.
 
     Raises:
         CaseError: it does not fit the kernel, or a dtype axis stays open and has several values.
     """
-    bound = tuple(_expand(case, info, None, files=files))
+    bound = tuple(_expand(case, info, None))
     if len(bound) > 1:
         values = ", ".join(b.name for b in bound)
         raise CaseError(
@@ -239,16 +234,12 @@ def variants_at(info: KernelInfo, axes: Mapping[str, AxisValue]) -> tuple[Varian
     )
 
 
-def _expand(
-    case: Case, info: KernelInfo, location: Location | None, *, files: Files = ()
-) -> Iterator[BoundCase]:
+def _expand(case: Case, info: KernelInfo, location: Location | None) -> Iterator[BoundCase]:
     title = f"{info.name}/{case.name}" if case.name else info.name
     axes = dict(info.axes)
-    given = [*(i.name for i in case.inputs), *(name for name, _, _ in files)]
+    given = [i.name for i in case.inputs]
     _check_names(title, case, info, given, location)
-    dtypes = {i.name: i.dtype for i in case.inputs if i.dtype} | {
-        name: dtype for name, dtype, _ in files
-    }
+    dtypes = {i.name: i.dtype for i in case.inputs if i.dtype}
     fixed = dict(case.axes) | _bound_by_dtypes(title, case, info, dtypes, location)
     fixed |= _bound_by_lists(info, given)
     points = [*_built_points(info, fixed)]
@@ -265,7 +256,6 @@ def _expand(
             variants=tuple(variant.id for variant in variants),
             params=params,
             inputs=tuple(_with_dtype(i, params, settled) for i in _with_scalars(case.inputs, info)),
-            files=tuple((name, path) for name, _, path in files),
             lists=tuple((row.name, _arrays(info, row, given)) for row in info.lists),
             reference=case.reference,
             tolerance=case.tolerance,

@@ -47,13 +47,10 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
         raise case.error
     values: dict[str, Value] = {}
     env: Env = dict(case.known)
-    for name, path in case.files:
-        values[name] = _read(case, name, path)
-        env[name] = facts_of(values[name])
     functions = Functions(case.root)
     for item in case.inputs:
         if item.file:
-            values[item.name] = _read(case, item.name, str(Path(case.root, item.file)), item)
+            values[item.name] = _read(case, item)
         elif item.make:
             values[item.name] = _made(case, item, functions, values, env)
         elif item.shape is None:
@@ -68,11 +65,9 @@ def planned_inputs(case: BoundCase) -> Env:
     """Return what expressions of a case see; arrays are made where a file or a function says them.
 
     Raises:
-        CaseError: as `make_inputs`; or an input is read from a file.
+        CaseError: as `make_inputs`.
     """
     env: Env = dict(case.known)
-    if case.files:
-        raise CaseError(f"{case.name}: its inputs are in files", location=case.location)
     if any(item.file or item.make for item in case.inputs):
         return environment(case, make_inputs(case))
     for item in case.inputs:
@@ -259,13 +254,14 @@ def misfit(value: float, dtype: DType) -> str:
     return f"{value!r} does not fit {dtype}, which holds {limits.min} to {limits.max}"
 
 
-def _read(case: BoundCase, name: str, text: str, item: Input | None = None) -> Array:
-    dtype = numpy_dtype(DTYPES[case.dtype_of(name)])
+def _read(case: BoundCase, item: Input) -> Array:
+    dtype = numpy_dtype(DTYPES[case.dtype_of(item.name)])
+    file = parse_array_file(item.file, cwd=Path(case.root))
     try:
-        return read_array(parse_array_file(text, cwd=Path()), name, dtype)
+        return read_array(file, item.name, dtype)
     except UnfitError as error:
-        message = f"{case.name}: {name} cannot be read from {text}: {error}"
-        location = case.location_of("inputs", name) if item else None
+        message = f"{case.name}: {item.name} cannot be read from {file}: {error}"
+        location = case.location_of("inputs", item.name)
         raise CaseError(message, fix=f"give {FORMS}", location=location) from error
 
 

@@ -419,8 +419,8 @@ def _bound(
     if wish.overrides and chosen:
         try:
             part = dataclasses.replace(kernel, cases=chosen)
-            changed, files = overridden(part, info, wish.overrides)
-            return require_fitting(expand_cases(changed, info, files=files))
+            changed = overridden(part, info, wish.overrides)
+            return require_fitting(expand_cases(changed, info, root=manifest.root))
         except UsageError as error:
             refused[kernel.name] = error
         except CaseError as error:  # its location is the command line, not the manifest

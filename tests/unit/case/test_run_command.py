@@ -176,6 +176,14 @@ def test_inputs_are_changed_by_hand_and_from_files(tilec: Cli, tmp_path: Path) -
     ) == (2, True)
 
 
+def test_files_of_a_changed_case_are_those_of_the_project(tilec: Cli, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones(5, np.float32))
+    case = '[kernel.scale.case.file]\ninputs = { x = { file = "x.npy" }, z = ["x.size"] }\n'
+    (tmp_path / "tilec.toml").write_text(MANIFEST + case)
+    done = tilec("--bundle", "acme.tilec", "--case", "file", "--set", "alpha=10")
+    assert (done.code, "1 ran without a reference" in done.out) == (0, True)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_how_a_failure_looks(
     tilec: Cli, tmp_path: Path, terminal: Terminal, golden: Golden, width: int

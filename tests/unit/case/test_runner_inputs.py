@@ -147,19 +147,21 @@ def test_files_replace_inputs(tmp_path: Path) -> None:
         Param(name="b", kind=ParamKind.TENSOR, dtype="bf16"),
     )
     case = bound(
+        Input(name="x", file=f"{tmp_path}/x.npy"),
+        Input(name="b", file="b.npy"),
         made("y", "x.shape[1]", dtype="f32"),
         params=params,
-        files=(("x", f"{tmp_path}/x.npy"), ("b", f"{tmp_path}/b.npy")),
+        root=str(tmp_path),
     )
     inputs = make_inputs(case)
     assert inputs["y"].shape == (3,)
     assert inputs["b"].dtype == ml_dtypes.bfloat16
-    wrong = bound(params=params, files=(("b", f"{tmp_path}/x.npy"),))
+    wrong = bound(Input(name="b", file=f"{tmp_path}/x.npy"), params=params)
     with pytest.raises(CaseError, match="it holds f32, not bf16"):
         make_inputs(wrong)
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01\x00")
     with pytest.raises(CaseError, match="x cannot be read from"):
-        make_inputs(bound(params=params, files=(("x", f"{tmp_path}/bad.npy"),)))
+        make_inputs(bound(Input(name="x", file=f"{tmp_path}/bad.npy"), params=params))
 
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
@@ -187,10 +189,8 @@ CASES = kernel(
 def taken_by(
     *settings: str, inputs: tuple[str, ...] = (), cwd: Path = Path()
 ) -> tuple[BoundCase, ...]:
-    changed, files = overridden(
-        CASES, ADD, parse_overrides({"--set": settings, "--input": inputs}, cwd=cwd)
-    )
-    return expand_cases(changed, ADD, files=files)
+    overrides = parse_overrides({"--set": settings, "--input": inputs}, cwd=cwd)
+    return expand_cases(overridden(CASES, ADD, overrides), ADD)
 
 
 def test_scalars_shapes_tensors_and_axes() -> None:
@@ -245,7 +245,7 @@ def test_settings_that_do_not_fit(settings: tuple[str, ...], words: str) -> None
 def test_an_axis_value_may_be_the_empty_text() -> None:
     act = info(tensor("z", out=True), points=({"ACT": ""}, {"ACT": "relu"}))
     cases = kernel(case("small", made("z", 8)))
-    changed, _ = overridden(cases, act, parse_overrides({"--set": ("ACT=",)}, cwd=Path()))
+    changed = overridden(cases, act, parse_overrides({"--set": ("ACT=",)}, cwd=Path()))
     assert changed.cases[0].axes == (("ACT", ""),)
 
 

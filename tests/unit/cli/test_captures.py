@@ -119,7 +119,7 @@ def bench_sweep(scene: Scene) -> str:
         overrides = parse_overrides(
             {"--set": settings_at(("x=[n]",), sweep, value)}, cwd=scene.folder
         )
-        changed, _ = overridden(dataclasses.replace(kernel, cases=kernel.cases[:1]), ADD, overrides)
+        changed = overridden(dataclasses.replace(kernel, cases=kernel.cases[:1]), ADD, overrides)
         return bound(dataclasses.replace(found, kernels=(changed,)))
 
     cases = planned_cases(at, sweep)
