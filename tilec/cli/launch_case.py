@@ -56,11 +56,12 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
 
     built = open_container(bundle).bundle
     kernels = {kernel.name: kernel for kernel in built.info.kernels}
+    found = open_project(manifest, ToolSearch()).manifest
     cases = [
         case
-        for kernel in open_project(manifest, ToolSearch()).manifest.kernels
+        for kernel in found.kernels
         if kernel.name in kernels
-        for case in expand_cases(kernel, kernels[kernel.name])
+        for case in expand_cases(kernel, kernels[kernel.name], locate=found.locate)
     ]
     case = next(case for case in cases if case.name == name)
     if case.error is not None:

@@ -18,6 +18,7 @@ from tests.bundle_samples import write_kernels
 from tests.conftest import Golden, Terminal
 from tests.runtime_samples import SCALAR, TENSOR, fake_driver, image, kernel, slot
 from tests.unit.conftest import Cli
+from tilec.cli import launch_case
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
@@ -176,12 +177,18 @@ def test_inputs_are_changed_by_hand_and_from_files(tilec: Cli, tmp_path: Path) -
     ) == (2, True)
 
 
-def test_files_of_a_changed_case_are_those_of_the_project(tilec: Cli, tmp_path: Path) -> None:
+def test_files_of_cases_are_those_of_the_project(
+    tilec: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the process is: also for changed cases, and under a debugger."""
     np.save(tmp_path / "x.npy", np.ones(5, np.float32))
     case = '[kernel.scale.case.file]\ninputs = { x = { file = "x.npy" }, z = ["x.size"] }\n'
     (tmp_path / "tilec.toml").write_text(MANIFEST + case)
     done = tilec("--bundle", "acme.tilec", "--case", "file", "--set", "alpha=10")
     assert (done.code, "1 ran without a reference" in done.out) == (0, True)
+    names = (str(tmp_path / name) for name in ("tilec.toml", "acme.tilec"))
+    monkeypatch.setattr("sys.argv", ["", *names, "scale/file", "cuda:0"])
+    assert launch_case.main() == 0
 
 
 @pytest.mark.parametrize("width", [80, 120])
