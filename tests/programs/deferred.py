@@ -187,7 +187,6 @@ class Once:
         self.op: Deferred | None = op
         self.result: Any = None
         self.wrong: list[Wrong] = []
-        self.kept = False
 
     def run(self) -> Any:
         if self.op is not None:
@@ -202,11 +201,7 @@ class Once:
 
     def share(self) -> Any:
         """As a shared op gives it: every user gets shares of its own."""
-        old, kept = self.run(), self.kept
-        self.result, self.kept = share_all(old), True
-        for handle in handles_of(old) if kept else ():
-            if handle in handle.mem.owners:  # nobody else had it
-                handle.mem.owners.remove(handle)
+        self.result = share_all(self.run())
         return share_all(self.result)
 
     def pick(self, place: int, count: int) -> Any:

@@ -184,18 +184,6 @@ def test_order_of_choice(
     assert taken(info, *arrays(*given), **axes) == f"tiled-{variant}"
 
 
-def test_what_no_variant_takes_is_refused_as_without_a_table() -> None:
-    left = tuple(variant for variant in TILED.variants if variant.assume)
-    module, driver = loaded(dataclasses.replace(TILED, variants=left))
-    with pytest.raises(
-        VariantError, match="tiled: the arguments satisfy the assumptions of no variant"
-    ):
-        module.tiled(*arrays(1024, 63))
-    with pytest.raises(RequirementError, match=r"tiled: requires x\.shape == z\.shape"):
-        module.tiled(arrays(1024)[0], arrays(512)[1])
-    assert driver.launches == []
-
-
 @pytest.mark.parametrize(
     ("size", "alpha", "shown"),
     [
@@ -282,19 +270,6 @@ def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
         only_bm, variants=tuple(v for v in RULED.variants if len({n for _, n in v.axes[1:]}) == 1)
     )
     assert taken(follows, *arrays(64)) == "tiled-f32-BM128-BN128-div16"
-
-
-def test_a_rule_keeps_the_default_of_an_axis_that_no_rule_names() -> None:
-    requires = (*TILED.launch.requires, "BN == 64 or x.shape[1] > 64")
-    info = dataclasses.replace(
-        RULED,
-        default=(("BM", 64), ("BN", 128)),
-        rules=RULED.rules[:1],
-        launch=dataclasses.replace(TILED.launch, requires=requires),
-    )
-    assert taken(info, *arrays(64, 128)) == "tiled-f32-BM64-BN128-div16"
-    with pytest.raises(RequirementError, match="BN == 64 or"):
-        taken(info, *arrays(64, 64))
 
 
 def test_explanations_name_what_decided() -> None:

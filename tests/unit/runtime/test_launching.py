@@ -30,7 +30,6 @@ from tilec.testing.fake_driver import H200
 from tilec_runtime import load
 from tilec_runtime.errors import (
     KernelCacheError,
-    LaunchLimitError,
 )
 from tilec_runtime.launch.plans import MOST_PLANS, Plans
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -224,28 +223,6 @@ def test_what_a_compiler_chose_is_taken_from_the_image():
     assert "grid (6, 5, 1), block (256, 1, 1), 100000 bytes of dynamic shared memory" in str(
         module.add.explain(Z, X, Y)
     )
-
-
-def test_a_chosen_block_is_held_against_the_device():
-    for facts, what in (
-        ({"block": (2048,)}, "add: block.x is 2048, and"),
-        (
-            {"block": (32,), "dynamic_shared": 1 << 20},
-            "add: a block needs 1048576 bytes of shared memory, and",
-        ),
-        (
-            {"block": (32,), "cluster": (1 << 30,)},
-            "add: grid.x 3221225472 times block.x 32 is beyond",
-        ),
-    ):
-        variant = dataclasses.replace(ADD.variants[1], images=(image("chosen", **facts),))
-        module, driver = loaded(
-            dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",)))
-        )
-        with pytest.raises(LaunchLimitError) as caught:
-            module.add(Z, X, Y, stream=5)
-        assert caught.value.what.startswith(what)
-        assert driver.launches == []
 
 
 def test_plans_that_are_remembered_are_bounded():

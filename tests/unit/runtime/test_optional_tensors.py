@@ -5,7 +5,6 @@ launches tell both kinds apart.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption, Param
-from tilec_runtime.tensors.tensor import Tensor
 
 PARAMS = (
     Param(name="y", kind=TENSOR, dtype="T", rank=1, out=True),
@@ -84,23 +82,6 @@ def test_a_call_takes_the_code_for_what_it_gives(gpu: tuple[Module, FakeDriver])
         (0x10000, 0x20000, 0),
     ]
     assert len(driver.loads) == 4
-
-
-def test_tensors_of_tilecs_own_and_ops(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    found: Any = driver
-    y, x, b = (
-        Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
-    )
-    for _ in range(3):
-        module.norm(y, x, None)
-        module.norm(y, x, b)
-    assert symbols(driver) == ["fast_none", "fast"] * 3
-    for _ in range(3):
-        y, x, none = module.ops.norm(y, x).sync()
-        assert none is None
-        y, x, b = module.ops.norm(y, x, b).sync()
-    assert symbols(driver)[6:] == ["fast_none", "fast"] * 3
 
 
 def test_nothing_is_asked_of_what_is_not_there(gpu: tuple[Module, FakeDriver]) -> None:

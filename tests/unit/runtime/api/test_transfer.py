@@ -290,26 +290,6 @@ def test_an_op_that_fails_keeps_nothing(gpu: Device) -> None:
 # --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_memcpy_takes_tensors_views_ops_and_host_arrays(device: Device) -> None:
-    t, u = api.from_host(counting(3, 4)).sync(), api.from_host(np.zeros((3, 4), np.float32)).sync()
-    assert api.memcpy(u, t).sync() is None
-    assert np.array_equal(u.to_host(), counting(3, 4))
-    api.memcpy(u, api.from_host(counting(3, 4) + 1)).sync()
-    assert np.array_equal(u.to_host(), counting(3, 4) + 1)
-    api.memcpy(u, (counting(3, 4) + 2).T.copy().T).sync()
-    with u.borrow_mut() as m:
-        api.memcpy(m, t).sync()
-    assert np.array_equal(u.to_host(), counting(3, 4))
-    w = api.from_host(np.zeros((4, 3), np.float32)).sync()
-    api.memcpy(w, t.reshape(4, 3)).sync()
-    big, more = api.from_host(counting(BIG // 4)).sync(), counting(BIG // 4) + 1
-    api.memcpy(big, more).sync()
-    assert np.array_equal(big.to_host(), more)
-    empty = api.from_host(np.zeros((0, 4), np.float32)).sync()
-    api.memcpy(empty, np.zeros((0, 4), np.float32)).sync()
-    api.memcpy(empty, empty.dup().sync()).sync()
-
-
 @pytest.mark.parametrize(
     ("use", "kind", "message"),
     [

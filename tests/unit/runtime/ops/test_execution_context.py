@@ -21,22 +21,6 @@ from tilec_runtime.tensors.storage import Storage
 HERE = "test_execution_context.py"
 
 
-def test_memory_of_the_contexts_own(held: Held) -> None:
-    host, back = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
-
-    def through_the_device(ctx: ExecutionContext) -> None:
-        first, second = ctx.malloc_async(host.nbytes), ctx.malloc_async(host.nbytes)
-        ctx.memcpy_htod_async(first, host)
-        ctx.memcpy_dtod_async(second, first, host.nbytes)
-        ctx.memcpy_dtoh_async(back, second)
-        ctx.free_async(first)
-        ctx.free_async(second)
-
-    with_context(through_the_device).sync()
-    assert back.tolist() == host.tolist()
-    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
-
-
 def test_contents_go_to_arrays_that_can_be_written_alone(held: Held) -> None:
     array = np.zeros((4, 4), np.float32)
     for target in (b"abc", [1, 2], array[:, ::2], np.broadcast_to(array, (2, 4, 4))):

@@ -8,21 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import slot
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import at_once
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import (
-    AsyncKernelLaunch,
-    Device,
     DeviceOp,
     as_op,
-    load_module_from_ptx,
-    use_device,
 )
 from tilec_runtime.device import lines
 from tilec_runtime.errors import (
-    LaunchError,
     UseAfterMoveError,
 )
 from tilec_runtime.tensors import lease
@@ -34,23 +27,6 @@ def owned(*tensors: Tensor) -> bool:
     for one in tensors:
         one.borrow_mut().release()
     return True
-
-
-def test_launches_without_a_bundle() -> None:
-    driver = FakeDriver(kernels={"scale": FakeKernel(abi=(slot("ptr", "x.ptr"), slot("i32", "n")))})
-    device = Device(0, driver=driver)
-    module = load_module_from_ptx(".version 8.0\n.target sm_80\n", device)
-    function = module.function("scale", ("ptr", "i32"))
-    with use_device(device):
-        x = Tensor.uninitialized((8,), "f32", driver=driver, ordinal=0, stream=0)
-        launch = AsyncKernelLaunch(function).push_arg(x)
-        with pytest.raises(UseAfterMoveError):
-            x.share()
-        with pytest.raises(LaunchError, match="no launch configuration"):
-            launch.sync()
-        assert owned(x)  # with the op still there
-        AsyncKernelLaunch(function).push_arg(x)  # dropped
-        assert owned(x)
 
 
 def test_the_collector_waits_for_no_lock(held: Held) -> None:

@@ -5,7 +5,6 @@ made.
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import Held, Thing
+from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import (
@@ -65,40 +64,6 @@ def test_an_op_that_is_a_frozen_dataclass_with_slots() -> None:
 
 # --- single use
 # ------------------------------------------------------------------------------------------------------------------
-
-
-def test_an_op_runs_once(held: Held) -> None:
-    op = as_op(1)
-    op.sync()
-    with pytest.raises(
-        UsedOpError,
-        match=rf"<DeviceOp value, created at .*{HERE}:\d+> was used before: executed at .*{HERE}:\d+",
-    ) as caught:
-        op.sync()
-    assert "share it: op.shared()" in str(caught.value)
-
-
-def test_an_op_moves_into_what_is_made_of_it(held: Held) -> None:
-    op, fresh = as_op(1), as_op(2)
-    zipped = zip_ops(op, as_op(2))
-    for use in (op.sync, op.future, lambda: op.map(str), lambda: zip_ops(fresh, op)):
-        with pytest.raises(UsedOpError, match="moved into zip_ops"):
-            use()
-    assert (zipped.sync(), fresh.sync()) == ((1, 2), 2)
-
-
-def test_an_executed_op_holds_nothing(held: Held) -> None:
-    """Who keeps the op, or the functions of its chain, does not keep the tensors."""
-
-    thing = Thing()
-    gone = weakref.ref(thing)
-    first = as_op(thing)
-    second = first.map(lambda x, thing=thing: (x, thing))
-    op = second.then(lambda pair: as_op(len(pair)))
-    del thing
-    assert op.sync() == 2
-    assert gone() is None
-    assert (first.name, second.name) == ("value", "value.map")
 
 
 def test_reprs_say_what_and_where() -> None:

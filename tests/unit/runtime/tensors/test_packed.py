@@ -68,24 +68,6 @@ def test_pairs_share_bytes_the_first_in_the_low_half(device: Device) -> None:
     )
 
 
-def test_every_way_of_copying(device: Device) -> None:
-    source = numbers(4, 6, 8)
-    t = api.from_host(source.transpose(1, 0, 2)).sync()
-    assert same(t.to_host(), source.transpose(1, 0, 2))
-    for index in (np.s_[1:3], np.s_[:, 2], np.s_[::2, :, 2:6], np.s_[..., 4:]):
-        with t[index] as view:
-            assert same(view.to_host(), source.transpose(1, 0, 2)[index])
-            assert same(view.dup().sync().to_host(), source.transpose(1, 0, 2)[index])
-    u = api.from_host(np.zeros((6, 4, 8), F4)).sync()
-    api.memcpy(u, t).sync()
-    assert same(u.to_host(), t.to_host())
-    api.memcpy(u, source.transpose(1, 0, 2)).sync()
-    out = np.zeros((6, 4, 16), F4)[..., ::2]
-    assert same(u.to_host(out=out), source.transpose(1, 0, 2))
-    empty = api.from_host(np.zeros((0, 3), F4)).sync()
-    assert (empty.nbytes, empty.to_host().shape) == (0, (0, 3))
-
-
 @pytest.mark.parametrize(
     "use",
     [

@@ -17,7 +17,6 @@ from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import (
     AliasError,
     BorrowError,
-    UseAfterMoveError,
 )
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -90,25 +89,6 @@ def test_leases_are_minded_from_the_first_launch_on(made: tuple[Module, FakeDriv
                 module.add(gone, z, y, stream=5)
         module.add(z, x, y, stream=5)
     assert len(driver.launches) == 8
-
-
-def test_what_gives_no_right_to_write_is_not_written(made: tuple[Module, FakeDriver]) -> None:
-    module, driver = made
-    z, x, y = tensors(driver)
-    shared = z.share()
-    module.add(x, shared.clone(), shared, stream=5)
-    for target, words in ((shared, "the shared tensor"), (x.view(64), "the view")):
-        with pytest.raises(
-            BorrowError,
-            match=rf"the launch of add \(.*\) cannot write {words}: it is there for reading only",
-        ):
-            module.add(target, y, y, stream=5)
-    with pytest.raises(
-        UseAfterMoveError,
-        match=r"the launch of add \(.*\) cannot use the tensor: it was moved into share \(",
-    ):
-        module.add(y, z, y, stream=5)
-    assert len(driver.launches) == 1
 
 
 def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_were_made() -> None:
