@@ -147,17 +147,6 @@ def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
         op.options(max_divisibility=limit)
 
 
-def test_what_counts_is_the_image_of_the_device() -> None:
-    module, _ = loaded(TUNED, devices=(A100,))
-    tuned = module.kernels["tuned"]
-    assert tuned.options(occupancy=4).explain(*arrays()).variant.id == "tuned-B128-occupancy4"
-    with pytest.raises(
-        VariantError,
-        match="with the options num_ctas=4 for Fake A100; options that were built: occupancy=1; occupancy=2",
-    ):
-        tuned.options(num_ctas=4)
-
-
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     tuned = Origin.of(module.tuned).make  # as functions of a generated package do
@@ -178,16 +167,3 @@ def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:
             ArgumentError, match=f"^tuned: {call.__name__} takes keywords only, got 64 by place"
         ):
             call(64)
-
-
-def test_a_restricted_launcher_stays_restricted(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    from tilec_runtime import LazyLauncher
-
-    wide = LazyLauncher(module.kernels["tuned"].variant(B=128))
-    wide(*tensors(driver)).options(occupancy=4).sync()
-    with pytest.raises(VariantError, match="B is 128 for this launcher, got 64"):
-        wide(*tensors(driver), B=64)
-    with pytest.raises(VariantError, match="B is 128 for this launcher, got 64"):
-        wide(*tensors(driver)).variant(B=64)
-    assert symbols(driver) == ["tuned_128_4"]

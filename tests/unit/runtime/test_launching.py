@@ -38,34 +38,6 @@ from tilec_runtime.model.signature import Param
 Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
 
 
-def gemm_arguments(dtype="f16"):
-    return (
-        Array(100, 64, dtype=dtype),
-        Array(100, 32, dtype=dtype, ptr=0x20000, stride=(40, 1)),
-        Array(32, 64, dtype=dtype, ptr=0x30000),
-    )
-
-
-def test_axes_by_argument_default_keyword_place_and_restriction():
-    module, driver = loaded(GEMM)
-    gemm, f16, bf16 = module.gemm, gemm_arguments(), gemm_arguments("bf16")
-    for call, taken in (
-        (lambda: gemm(*f16, stream=1), "f16_128"),
-        (lambda: gemm(*bf16, stream=1), "bf16_128"),
-        (lambda: gemm(*f16, BM=64, stream=1), "f16_64"),
-        (lambda: gemm(*f16, BM=64, BK=64, stream=1), "f16_64"),
-        (lambda: gemm.launch(1, f16, (64,)), "f16_64"),
-        (lambda: gemm.launch(1, f16, (None,)), "f16_128"),
-        (lambda: gemm.variant(BM=64)(*f16, stream=1), "f16_64"),
-        (lambda: gemm.variant(BM=64).variant(BM=None)(*f16, stream=1), "f16_64"),
-        (lambda: gemm.variant(BM=None)(*f16, stream=1), "f16_128"),
-    ):
-        call()
-        assert driver.launches[-1].symbol == f"gemm_{taken}"
-    assert driver.launches[2].shape.grid == (2, 1, 1)
-    assert driver.launches[0].arguments == (0x10000, 100, 64, 0x20000, 40, 0x30000)
-
-
 SPLIT = kernel(
     "split",
     (
@@ -107,15 +79,6 @@ def test_scalars_of_every_kind_and_those_that_decide_the_grid():
     assert driver.launches[2].arguments == (False, 4, 0xABCE, 0.5, 0x20000, 0x3F80, 8, 4)
 
 
-def test_nothing_is_launched_for_an_empty_grid():
-    module, driver = loaded(ADD)
-    empty = [Array(0, ptr=0) for _ in range(3)]
-    for _ in range(2):
-        module.add(*empty, stream=5)
-    assert driver.launches == []
-    assert driver.loads == []
-
-
 def test_the_driver_says_where_an_address_is_when_the_tensor_does_not():
     module, driver = loaded(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
     unknown = Array(1024, ptr=0x50000, device=None)
@@ -126,27 +89,6 @@ def test_the_driver_says_where_an_address_is_when_the_tensor_does_not():
         module.add(Z, X, Array(1024, ptr=0x60000, device=None), stream=5)
     with pytest.raises(Exception, match="argument 'y' is on the CPU"):
         module.add(Z, X, Array(1024, ptr=0x70000, device=None), stream=5)
-
-
-def test_images_are_loaded_at_their_first_launch_and_once():
-    module, driver = loaded(ADD, GEMM)
-    assert driver.loads == []
-    module.add(Z, X, Y, stream=5)
-    module.add(Z, X, Y, stream=6)
-    module.add(*(Array(2048, ptr=0x10000 * i) for i in (1, 2, 3)), stream=5)
-    assert driver.loads == [(0, b"image of add_fast for sm_90")]
-    load(bundle_of(ADD), driver=driver).add(Z, X, Y, stream=5)
-    assert len(driver.loads) == 1, "a bundle that is loaded again shares what is there"
-
-
-def test_one_load_per_device():
-    driver = fake_driver(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
-    bundle = bundle_of(ADD)
-    first, second = load(bundle, 0, driver=driver), load(bundle, "cuda:1", driver=driver)
-    first.add(Z, X, Y, stream=5)
-    second.add(*(Array(1024, ptr=0x10000 * i, device=1) for i in (1, 2, 3)), stream=5)
-    assert [device for device, _ in driver.loads] == [0, 1]
-    assert [launch.device for launch in driver.launches] == [0, 1]
 
 
 def test_threads_share_one_load_and_do_not_share_argument_memory():

@@ -29,8 +29,6 @@ from tilec_runtime import (
 )
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import Driver
-from tilec_runtime.device.lost import Losses
-from tilec_runtime.device.results import KERNEL_FAULTS, STICKY
 from tilec_runtime.device.seam import LaunchParts
 from tilec_runtime.errors import (
     ContextError,
@@ -132,22 +130,6 @@ def test_other_devices_go_on() -> None:
     driver.synchronize(0, 0)
     with pytest.raises(ContextLostError, match="context of device 1 is lost since"):
         driver.synchronize(1, 0)
-
-
-def test_many_launches_are_named_newest_first_and_then_counted() -> None:
-    losses = Losses()
-    for number in (0, 0, 1, 1, 2, 3, 4, 5, 6):  # one and the same plan is named once
-        losses.suspect(0, f"k{number}", SHAPE, 0)
-    error = losses.failed(0, "x", ILLEGAL, 700)
-    assert isinstance(error, ContextLostError)
-    assert [launch.split()[0] for launch in error.launches] == [
-        f"k{n}" for n in (6, 5, 4, 3, 2, 1, 0)
-    ]
-    assert error.cause.endswith("; and 3 more")
-    losses.suspect(1, "k", SHAPE, 0)
-    (hardware, *_) = sorted(STICKY - KERNEL_FAULTS)
-    other = losses.failed(1, "x", hardware, 1)
-    assert getattr(other, "launches", None) == (), "of a fault of the hardware none is accused"
 
 
 def test_a_blocking_launch_is_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:

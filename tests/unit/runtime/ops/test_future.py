@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 import weakref
 from typing import Any
 
@@ -22,7 +21,6 @@ from tilec_runtime import (
     ExecutionContext,
     with_context,
 )
-from tilec_runtime.ops.future import DeviceFuture
 
 HERE = "test_future.py"
 
@@ -64,17 +62,6 @@ def test_a_wait_can_be_bounded(held: Held) -> None:
         with pytest.raises(TimeoutError):
             future.exception(timeout=0.01)
     assert future.result(timeout=PATIENCE).tolist() == [2.0] * 4
-
-
-def test_callbacks_are_called_once_each(held: Held) -> None:
-    called: list[tuple[DeviceFuture[Any], str]] = []
-    with held.held():
-        future = grow(held, ones(4)).future()
-        future.add_done_callback(lambda f: called.append((f, threading.current_thread().name)))
-    assert becomes(lambda: len(called) == 1)
-    assert called[0][0] is future
-    future.add_done_callback(lambda f: called.append((f, threading.current_thread().name)))
-    assert called[1] == (future, threading.current_thread().name)
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit])

@@ -259,15 +259,6 @@ def test_handles_of_others_are_borrowed(gpu: Gpu) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def test_everything_of_a_config_reaches_the_driver(gpu: Gpu) -> None:
-    config = LaunchConfig(
-        grid=(4, 2), block=(64, 2), shared=100_000, cluster=(2, 2), cooperative=True
-    )
-    gpu.full(config).sync()
-    assert gpu.driver.launches[-1].shape == config.shape
-    assert gpu.driver.allowed_shared == {"scale": 100_000}
-
-
 def test_of_no_elements_nothing_is_launched(gpu: Gpu) -> None:
     assert gpu.full(LaunchConfig.for_num_elems(0)).sync() == (0x1000, 0x2000, 1000, 2.0)
     assert gpu.driver.launches == []

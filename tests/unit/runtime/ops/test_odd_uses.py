@@ -10,7 +10,6 @@ import pickle
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +31,6 @@ from tilec_runtime import (
     zip_ops,
 )
 from tilec_runtime.errors import TilecError
-
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def launch(held: Held) -> DeviceOp[Any]:

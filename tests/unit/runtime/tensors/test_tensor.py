@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from tests.waiting import at_once
-from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import (
     OwnershipError,
     TensorError,
@@ -27,30 +26,6 @@ OP = Holder(name="the op")
 
 # --- metadata
 # ----------------------------------------------------------------------------------------------------------------------
-
-
-def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
-    t = on_gpu(4, 8)
-    gpu.calls.clear()
-    assert (t.shape, t.strides, t.dtype, t.device, t.ndim, t.size, t.itemsize, t.nbytes) == (
-        (4, 8),
-        (8, 1),
-        "f32",
-        0,
-        2,
-        32,
-        4,
-        128,
-    )
-    assert (t.is_contiguous, t.readonly, len(t), t.ptr) == (True, False, 4, t.storage.address)
-    assert (t.device_id, t.num_bytes, t.device_pointer) == (t.device, t.nbytes, t.ptr), (
-        "as cuTile Rust calls them"
-    )
-    assert repr(t) == "<Tensor f32[4, 8] on cuda:0>"
-    part = t[1:3, 2:6]
-    assert repr(part) == "<TensorView f32[2, 4], strides (8, 1) on cuda:0>"
-    assert (part.ptr, part.readonly, part.is_contiguous) == (t.ptr + 40, True, False)
-    assert gpu.calls == []
 
 
 def test_tensors_of_no_dimensions_and_of_no_elements(tensor: Make) -> None:
