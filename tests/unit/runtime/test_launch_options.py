@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded, on_gpu
-from tilec.testing.fake_driver import H200, FakeDriver
+from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, use_device
 from tilec_runtime.errors import ArgumentError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
@@ -42,7 +42,6 @@ TUNED = dataclasses.replace(
     axes=(("B", (64, 128)), ("occupancy", (1, 2, 4))),
     default=(("B", 64), ("occupancy", 2)),
 )
-A100 = dataclasses.replace(H200, name="Fake A100", cc=(8, 0))
 
 
 def arrays() -> tuple[Array, Array, Array]:
