@@ -10,7 +10,7 @@ from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
-from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression
+from tilec.frontends.tools.cpp.symbol import compiled_params, expand, name_expression
 from tilec.frontends.tools.machine_code import Code, check_cluster, finished
 from tilec.model.cpp import cut
 from tilec.model.job import Member
@@ -94,8 +94,8 @@ class Compiler:
         symbol, kernel, decl = program.symbols[expression], program.kernels[expression], cuda.kernel
         axes = dict(self._job.variant.constants)
         try:
-            bound = bindings(spec.symbol, axes, decl)
-            abi = spec.abi or derive(decl, bound, ptx.entry_params(program.text, symbol) or ())
+            sizes = ptx.entry_params(program.text, symbol) or ()
+            abi = spec.abi or derive(compiled_params(decl, symbol), sizes)
             check_arguments(abi, kernel.params, decl, stated=bool(spec.abi))
             mangled.check(abi, symbol, spec.params, axes, decl)
             check_cluster(spec.cluster, kernel, "source")

@@ -1,17 +1,14 @@
-"""Read the compiled types of an entry's parameters from its mangled name."""
+"""Compare a launch with the types of parameters in an entry's mangled name."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp.declare import together
 from tilec.frontends.tools.cpp.host import note, with_compiler
-from tilec.frontends.tools.cpp.params import Scope, parameters, split
-from tilec.frontends.tools.cpp.symbol import demangled
-from tilec.frontends.tools.cpp.tokens import Token, lex
+from tilec.frontends.tools.cpp.symbol import parameter_types
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -20,20 +17,6 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param
 
 _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
-
-
-@functools.lru_cache(maxsize=1024)
-def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
-    """Return the types of an entry's parameters, or None if its symbol has none."""
-    tokens = lex(demangled(symbol)).tokens
-    if not tokens or tokens[-1].text != "(":
-        return None
-    # Give each type a name: else `long` in `unsigned long` would be taken for one.
-    named = [[*part, Token("name", "unnamed", 1, 1)] for part in split(tokens[-1].inside)]
-    try:
-        return parameters(named, Scope(file=""), ())
-    except CompileError:  # a reference in the type of a lambda
-        return None
 
 
 def unseen(symbol: str, args: Sequence[str] | None, source: Source) -> KernelDecl | None:

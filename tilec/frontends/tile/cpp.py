@@ -18,7 +18,7 @@ from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import host_parts, run_nvcc
 from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_options
 from tilec.frontends.tools.cpp.parse import TILE
-from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable
+from tilec.frontends.tools.cpp.symbol import compiled_params, name_expression, readable
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.machine_code import timeout_error
@@ -100,14 +100,13 @@ class _JobCompiler:
     def image(self) -> Image:
         job, spec, decl = self._job, self._spec, self._found
         opt = self._opt()
-        axes = dict(job.variant.constants)
-        expression = name_expression(spec.symbol, axes, self._found)
+        expression = name_expression(spec.symbol, dict(job.variant.constants), decl)
         data, warnings = self._bytecode(expression)
         file = Prebuilt(path=spec.source.path, kind=FileKind.TILEIR, data=data, digest=sha256(data))
         version, entries = read_tile(file)
         entry = self._instance(entries, expression)
         sizes = [(param.size, param.size) for param in entry.params]
-        abi = spec.abi or derive(decl, bindings(spec.symbol, axes, decl), sizes)
+        abi = spec.abi or derive(compiled_params(decl, entry.name), sizes)
         check_arguments(abi, laid_out(sizes), decl, stated=bool(spec.abi))
         sure = not self._options.unchecked
         if job.target.kind is TargetKind.TILEIR:

@@ -11,6 +11,7 @@ from tilec.model.job import EMPTY, Job
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param
 
 # Above this alignment the compiler aligns a parameter's address in the constant bank, and the
@@ -19,22 +20,19 @@ _BANK_ALIGN = 16
 _MAX_ALIGN = 256
 
 
-def derive(
-    decl: KernelDecl, bound: Mapping[str, object], compiled: Sequence[tuple[int, int]]
-) -> tuple[AbiSlot, ...]:
+def derive(params: Sequence[ParamDecl], compiled: Sequence[tuple[int, int]]) -> tuple[AbiSlot, ...]:
     """Return one argument per declared parameter.
 
     Args:
-        decl: the kernel as declared.
-        bound: dtype by template parameter or axis.
+        params: the parameters, with dtypes of this variant.
         compiled: size and alignment of each compiled parameter; structs take theirs from it.
     """
     slots: list[AbiSlot] = []
     for param, (size, align) in itertools.zip_longest(
-        decl.params, compiled[: len(decl.params)], fillvalue=(0, 8)
+        params, compiled[: len(params)], fillvalue=(0, 8)
     ):
         assert isinstance(param, ParamDecl)
-        dtype = DTYPES.get(str(bound.get(param.dtype, param.dtype)))
+        dtype = DTYPES.get(param.dtype)
         if param.kind == "empty":
             slots.append(EMPTY)
             continue
@@ -56,23 +54,22 @@ def from_code(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
     """
     if job.spec.abi:
         return job.spec.abi
-    stated = {param.name: param for param in job.spec.params}
-    params = tuple(_with_stated(param, stated.get(param.name)) for param in job.spec.decl.params)
+    stated, axes = {param.name: param for param in job.spec.params}, dict(job.variant.constants)
+    params = [_with_stated(param, stated.get(param.name), axes) for param in job.spec.decl.params]
     ends = [0, *(made.offset + made.size for made in compiled)]
     sizes = [
         (made.size, _align(end, made.offset)) for end, made in zip(ends, compiled, strict=False)
     ]
-    return derive(
-        dataclasses.replace(job.spec.decl, params=params), dict(job.variant.constants), sizes
-    )
+    return derive(params, sizes)
 
 
-def _with_stated(param: ParamDecl, stated: Param | None) -> ParamDecl:
+def _with_stated(
+    param: ParamDecl, stated: Param | None, axes: Mapping[str, AxisValue]
+) -> ParamDecl:
     if stated is None:
         return param
-    return dataclasses.replace(
-        param, kind=stated.kind.value, dtype=stated.dtype, size=stated.size or param.size
-    )
+    dtype, size = str(axes.get(stated.dtype, stated.dtype)), stated.size or param.size
+    return dataclasses.replace(param, kind=stated.kind.value, dtype=dtype, size=size)
 
 
 def _align(end: int, offset: int) -> int:

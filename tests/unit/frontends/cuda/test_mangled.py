@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.frontends.cuda.mangled import check, parameter_types
+from tilec.frontends.cuda.mangled import check
+from tilec.frontends.tools.cpp.symbol import parameter_types
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.model.cpp import cut, dtype_of
-from tilec.model.declaration import KernelDecl
+from tilec.frontends.tools.cpp.params import Scope, parameters, split
+from tilec.frontends.tools.cpp.tokens import Token, lex
+from tilec.model.cpp import cut
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
@@ -65,23 +69,6 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
     return base if arguments is None else f"{base}<{', '.join(arguments)}>"
 
 
-def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> dict[str, str]:
-    """Return the dtype of each type parameter of the template in this variant."""
-    _, arguments = cut(symbol or decl.name)
-    bound = {}
-    for parameter, argument in decl.bound(arguments or ()).items():
-        match = _PLACE.fullmatch(argument)
-        value = axes.get(match[1]) if match else argument
-        if isinstance(value, str):
-            dtype = value if value in DTYPES else dtype_of(value)
-            if dtype:
-                bound[parameter] = dtype
-    for name, value in axes.items():
-        if name in decl.template and isinstance(value, str) and value in DTYPES:
-            bound.setdefault(name, value)
-    return bound
-
-
 def demangled(symbol: str) -> str:
     """Return the C++ name with parameters of a mangled symbol, or an empty string.
 
@@ -100,6 +87,33 @@ def demangled(symbol: str) -> str:
         return ctypes.string_at(address).decode()
     finally:
         libc.free(address)
+
+
+@functools.lru_cache(maxsize=1024)
+def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
+    """Return the types of an entry's parameters, or None if its symbol has none."""
+    tokens = lex(demangled(symbol)).tokens
+    if not tokens or tokens[-1].text != "(":
+        return None
+    # Give each type a name: else `long` in `unsigned long` would be taken for one.
+    named = [[*part, Token("name", "unnamed", 1, 1)] for part in split(tokens[-1].inside)]
+    try:
+        return parameters(named, Scope(file=""), ())
+    except CompileError:  # a reference in the type of a lambda
+        return None
+
+
+def compiled_params(decl: KernelDecl, symbol: str) -> Sequence[ParamDecl]:
+    """Return a kernel's parameters, numbers of template types with the dtypes in its symbol."""
+    types = parameter_types(symbol) or ()
+    if len(types) != len(decl.params):
+        return decl.params
+    return [
+        dataclasses.replace(param, dtype=type_.dtype)
+        if param.kind == type_.kind == "scalar"
+        else param
+        for param, type_ in zip(decl.params, types, strict=True)
+    ]
 
 
 def readable(symbol: str) -> str:

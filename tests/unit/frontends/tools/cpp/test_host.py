@@ -80,4 +80,4 @@ def test_an_empty_tag_needs_no_argument(tmp_path: Path, tag: str) -> None:
     (tmp_path / "k.cu").write_text(text)
     (found,) = kernels(Source(root=str(tmp_path), path="k.cu"), ())
     assert [param.given for param in found.params] == [True, False, True]
-    assert derive(found, {}, ())[1] == EMPTY
+    assert derive(found.params, ())[1] == EMPTY

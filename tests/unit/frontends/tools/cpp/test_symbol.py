@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tilec.frontends.tools.abi import check
 from tilec.frontends.tools.cpp.parse import find_kernels
 from tilec.frontends.tools.cpp.symbol import (
-    bindings,
+    compiled_params,
     name_expression,
     symbol_advice,
     unknown_symbol,
 )
-from tilec.model.declaration import KernelDecl
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.kernel import AxisValue
@@ -61,12 +63,23 @@ def test_overloads_need_names_of_their_own() -> None:
     )
 
 
-def test_dtypes_of_template_parameters() -> None:
-    assert bindings("k<{DT}, 4>", {"DT": "f16"}, TEMPLATE) == {"T": "f16"}
-    assert bindings("k<float>", {}, TEMPLATE) == {"T": "f32"}
-    assert bindings("", {"T": "bf16"}, TEMPLATE) == {"T": "bf16"}
-    assert bindings("k<unsigned int>", {}, TEMPLATE) == {"T": "u32"}
-    assert bindings("k<Mine>", {}, TEMPLATE) == {}
+@pytest.mark.parametrize(
+    ("symbol", "dtype"),
+    [
+        ("_Z1kI6__halfLi4EEvT_Pv", "f16"),
+        ("_Z1kIfLi4EEvT_Pv", "f32"),
+        ("_Z1kIjLi4EEvT_Pv", "u32"),
+        ("_Z1kI4MineLi4EEvT_Pv", "T"),
+        ("_Z1kIPfLi4EEvT_Pv", "T"),
+        ("k", "T"),
+    ],
+)
+def test_dtypes_of_numbers_of_template_types(symbol: str, dtype: str) -> None:
+    number = ParamDecl(name="x", kind="scalar", dtype="T")
+    kernel = dataclasses.replace(
+        TEMPLATE, params=(number, ParamDecl(name="y", kind="tensor", dtype="T"))
+    )
+    assert [p.dtype for p in compiled_params(kernel, symbol)] == [dtype, "T"]
 
 
 def params(*pairs: tuple[int, int]) -> list[CubinParam]:
