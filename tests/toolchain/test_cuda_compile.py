@@ -93,6 +93,15 @@ def test_a_kernel_of_a_macro_is_named_as_it_is_compiled(
     ]
 
 
+def test_a_kernel_of_a_macro_without_parameters_beside_another(tmp_path: Path) -> None:
+    text = (
+        "__device__ int n;\n#define MAKE(NAME) __global__ void NAME() { n = 1; }\nMAKE(one)\n" + ADD
+    )
+    root = write(tmp_path, {"k/a.cu": text})
+    decl = unseen("_Z3onev", None, Source(root=str(root), path="k/a.cu"))
+    assert compile_text(tmp_path, text, "_Z3onev", decl=decl).abi == ()
+
+
 TARGETS = [
     Target(kind, cc, suffix)
     for cc, arch in ARCHS.items()

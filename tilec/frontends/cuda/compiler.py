@@ -44,10 +44,7 @@ class Compiler:
         """Return the program of the job's group, or None if the group does not compile as one."""
         if not self._job.group or self._cuda.options.compiler == "nvcc":
             return None
-        try:
-            expressions = tuple(dict.fromkeys(map(self._expression, self._job.group)))
-        except CompileError:
-            return None  # an error of another kernel, which that kernel's job reports
+        expressions = tuple(dict.fromkeys(map(self._expression, self._job.group)))
         attempt = (self._job.target, self._job.spec.max_isa, self._state(expressions))
         if own not in expressions or self._programs.failed == attempt:
             return None

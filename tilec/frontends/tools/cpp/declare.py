@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.frontends.tools.cpp import includes, symbol
+from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.options import read_options
 from tilec.frontends.tools.cpp.parse import SIMT, find_kernels
 from tilec.model.cpp import cut
@@ -57,18 +57,11 @@ def together(source: Source) -> int:
 def find(job: Job, candidates: Sequence[KernelDecl]) -> KernelDecl:
     """Return the job's kernel in the current source.
 
-    Raises:
-        CompileError: the source has no such kernel.
+    A macro's is as it was declared: the compiler sees it, the parser does not.
     """
     spec = job.spec
     base, _ = cut(spec.symbol or spec.decl.qualified or spec.decl.name)
-    kernel = named(base, candidates) or named(spec.decl.qualified, candidates)
-    if kernel is not None:
-        return kernel
-    if spec.decl.params or not candidates:
-        # A macro makes this kernel: the compiler sees it, the parser does not.
-        return spec.decl
-    raise symbol.unknown_symbol(base, candidates)
+    return named(base, candidates) or named(spec.decl.qualified, candidates) or spec.decl
 
 
 def named(name: str, candidates: Sequence[KernelDecl]) -> KernelDecl | None:

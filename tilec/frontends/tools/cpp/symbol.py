@@ -34,21 +34,8 @@ def spell_value(value: AxisValue) -> str:
 
 
 def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
-    """Return the symbol with every `{axis}` replaced by the axis' value.
-
-    Raises:
-        CompileError: the matrix has no such axis.
-    """
-
-    def fill(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in axes:
-            raise CompileError(
-                f"symbol {symbol!r} names the axis {name}, which the matrix does not have{did_you_mean(name, axes)}"
-            )
-        return spell_value(axes[name])
-
-    return _PLACE.sub(fill, symbol)
+    """Return the symbol with every `{axis}` replaced by the axis' value."""
+    return _PLACE.sub(lambda match: spell_value(axes[match[1]]), symbol)
 
 
 def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> str:
@@ -58,9 +45,6 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
         symbol: symbol of the manifest; empty for the kernel's own name.
         axes: axis values of the variant.
         decl: the kernel in its source.
-
-    Raises:
-        CompileError: the matrix has not all axes of the symbol.
     """
     text = expand(symbol or decl.qualified or decl.name, axes)
     base, arguments = cut(text)
@@ -125,19 +109,6 @@ def readable(symbol: str) -> str:
     while "<" in text and (outer := re.sub(r"<[^<>]*>", "", text)) != text:
         text = outer
     return text.partition("(")[0].rpartition(" ")[2] or symbol
-
-
-def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
-    """Return the error for a symbol that the source does not have."""
-    names = [c.qualified or c.name for c in candidates]
-    listing = (
-        ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True))
-        or "none"
-    )
-    return CompileError(
-        f"there is no __global__ function {name!r}{did_you_mean(name, names)}",
-        cause=f"the source has: {listing}",
-    )
 
 
 def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from tilec.frontends.tools.cpp.symbol import (
     compiled_params,
     name_expression,
     symbol_advice,
-    unknown_symbol,
 )
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle.cubin import CubinParam
@@ -40,20 +39,6 @@ def test_names() -> None:
     assert named(TEMPLATE, "k<{T}, {V}>", T="bf16", V=8) == "k<__nv_bfloat16, 8>"
     assert named(TEMPLATE, "k<{ T }>", T="f32") == "k<float>"
     assert named(TEMPLATE, "k<float, 3>") == "k<float, 3>"
-
-
-def test_an_axis_that_is_not_there() -> None:
-    says = "names the axis TT, which the matrix does not have; did you mean 'T'"
-    with pytest.raises(CompileError, match=says):
-        named(TEMPLATE, "k<{TT}>", T="f32")
-
-
-def test_an_unknown_symbol_names_what_is_there() -> None:
-    error = unknown_symbol("kk", [PLAIN, TEMPLATE])
-    assert (
-        str(error)
-        == "there is no __global__ function 'kk'; did you mean 'k'\n  cause: the source has: n::k (1), k (1)"
-    )
 
 
 def test_overloads_need_names_of_their_own() -> None:
