@@ -281,29 +281,17 @@ def _roots(search: ToolSearch) -> Iterator[_Root]:
 
 
 def wheel_programs(name: str) -> list[Path]:
-    """Return the paths of a program in wheels, newest toolkit first; it may not exist."""
+    """Return the paths of a program in wheels; it may not exist."""
     return [root.path / "bin" / name for root in _wheel_roots()]
 
 
 def _wheel_roots() -> list[_Root]:
-    # A top-level find_spec imports nothing.
     try:
-        spec = importlib.util.find_spec("nvidia")
+        spec = importlib.util.find_spec("nvidia")  # imports nothing: it is a top-level name
     except (ImportError, ValueError):
         spec = None
-    roots = []
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        base = Path(location)
-        try:
-            names = [e.name for e in os.scandir(base) if re.fullmatch(r"cu\d+", e.name)]
-        except OSError:
-            continue
-        roots += [
-            _Root(origin="wheel", path=base / n, site=base.parent)
-            for n in sorted(names, key=lambda n: -int(n[2:]))
-            if int(n[2:]) >= 13
-        ]
-    return roots
+    places = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
+    return [_Root(origin="wheel", path=place / "cu13", site=place.parent) for place in places]
 
 
 def _system_roots(search: ToolSearch) -> list[_Root]:
@@ -354,21 +342,10 @@ def _existing(path: Path, row: _Row) -> Path | None:
         return path if all((path / file).is_file() for file in row.files) else None
     if row.kind == "bin":
         return path if path.is_file() and os.access(path, os.X_OK) else None
-    try:
-        names = [
-            e.name
-            for e in os.scandir(path.parent)
-            if e.name == path.name or e.name.startswith(path.name + ".")
-        ]
-    except OSError:
-        return None
     # If both `libnvrtc.so` and `libnvrtc.so.13` exist, they are links to one file.
-    hits = [
-        path.parent / n
-        for n in sorted(names, key=lambda n: (len(n), n))
-        if re.fullmatch(r".*\.so[\d.]*", n)
-    ]
-    return next((h for h in hits if h.is_file()), None)
+    files = sorted(path.parent.glob(f"{path.name}*"), key=lambda file: (len(file.name), file.name))
+    numbered = re.compile(r".*\.so[\d.]*")
+    return next((f for f in files if numbered.fullmatch(f.name) and f.is_file()), None)
 
 
 # --- digests
