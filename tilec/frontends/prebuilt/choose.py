@@ -8,7 +8,8 @@ from tilec.frontends.prebuilt.ptx import PtxModule, read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
 from tilec.frontends.tools.files import fault
-from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
+from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.bundle.cubin import Cubin, read_cubin
 from tilec_runtime.errors import BundleError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind, Version
@@ -40,7 +41,7 @@ class Member:
     what: str
     number: str = ""
     entries: tuple[str, ...] = ()
-    code: PtxModule | Cubin | tuple[Version, tuple[TileEntry, ...]] | None = None
+    code: PtxModule | Cubin | tuple[Version, tuple[KernelDecl, ...]] | None = None
 
     @property
     def tile(self) -> bool:

@@ -12,7 +12,6 @@ from tilec.frontends.prebuilt.ptx import PtxModule, read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, prebuilt_files
 from tilec.frontends.tools.files import fault
-from tilec.frontends.tools.tile_bytecode import TileEntry
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel
@@ -67,7 +66,7 @@ def declared(file: Prebuilt, pieces: Sequence[Member], opener: Opener) -> list[K
         case [Cubin() as cubin]:
             return [_of_cubin_kernel(kernel, cubin, file.path) for kernel in cubin.kernels]
         case [(_, entries)]:
-            return [_of_tile(entry, file.path) for entry in entries]
+            return list(entries)
     raise fault(
         file.path,
         "this fatbin holds Tile IR alone",
@@ -98,34 +97,6 @@ def _of_cubin_kernel(kernel: CubinKernel, cubin: Cubin, path: str) -> KernelDecl
         block=() if cubin.tile else kernel.required_block,
         named=False,
         simt=not cubin.tile,
-    )
-
-
-def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
-    location = Location(file=path, line=1)
-    params = tuple(
-        ParamDecl(
-            name=f"param_{index}",
-            # Integers have no sign in Tile IR: the manifest may declare one.
-            type=f"ptr<{param.dtype}>"
-            if param.pointer
-            else param.dtype
-            if param.dtype.startswith(("f", "bf"))
-            else "",
-            kind="tensor" if param.pointer else "scalar",
-            dtype=param.dtype,
-            out=True if param.pointer else None,
-            location=location,
-        )
-        for index, param in enumerate(entry.params)
-    )
-    return KernelDecl(
-        name=entry.name,
-        qualified=entry.name,
-        location=location,
-        params=params,
-        named=False,
-        simt=False,
     )
 
 

@@ -23,7 +23,7 @@ from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.kernels import placing
 from tilec.frontends.tools.machine_code import timeout_error
 from tilec.frontends.tools.search import Tool, require
-from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
+from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
@@ -180,7 +180,7 @@ class _JobCompiler:
         )
         return data, tuple(d for d in words.diagnostics if d.severity == "warning")
 
-    def _instance(self, entries: Sequence[TileEntry], expression: str) -> TileEntry:
+    def _instance(self, entries: Sequence[KernelDecl], expression: str) -> KernelDecl:
         name = self._found.qualified or self._found.name
         hits = [entry for entry in entries if readable(entry.name) == name]
         if len(hits) > 1:
