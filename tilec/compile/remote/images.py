@@ -45,7 +45,7 @@ def put_image(store: RemoteStore, key: str, row: bytes, data: bytes, *, seconds:
     """
     digest = sha256(data)
     store.put("cas", digest, data)
-    store.put("ac", name_of(key), encode(row, digest=digest, size=len(data), seconds=seconds))
+    store.put("ac", key, encode(row, digest=digest, size=len(data), seconds=seconds))
 
 
 def get_image(store: RemoteStore, key: str, *, row: str = "") -> tuple[Entry, bytes] | None:
@@ -89,11 +89,6 @@ def has_image(store: RemoteStore, key: str) -> bool:
     return entry is not None and store.has("cas", entry.digest)
 
 
-def name_of(key: str) -> str:
-    """Return the name of a key on servers: 64 hexadecimal digits."""
-    return key if _HEX.fullmatch(key) else sha256(key.encode())
-
-
 def _entry(store: RemoteStore, key: str) -> Entry | None:
     """Return the entry of a key, or None if there is none.
 
@@ -101,7 +96,7 @@ def _entry(store: RemoteStore, key: str) -> Entry | None:
         WrongEntryError: the entry is of another key, or invalid.
         RemoteError: the store failed.
     """
-    message = _object(store, "ac", name_of(key), LIMIT)
+    message = _object(store, "ac", key, LIMIT)
     if message is None:
         return None
     try:

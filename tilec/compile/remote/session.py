@@ -5,6 +5,7 @@ No fault of the remote fails a build. The first fault that a retry does not fix 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue
 import threading
@@ -131,10 +132,7 @@ class RemoteCache:
             return
         with self._changed:
             self._pending += 1
-        try:
-            self._crew.submit(lambda: self._upload(key, done))
-        except RemoteError as exc:
-            self._count_upload(0, str(exc))
+        self._crew.submit(lambda: self._upload(key, done))
 
     @property
     def fills(self) -> bool:
@@ -309,19 +307,11 @@ class _Crew:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Queue a call, which must not raise.
-
-        Raises:
-            RemoteError: no thread can be started.
-        """
+        """Queue a call, which must not raise."""
         if self._started < self._size:
-            try:
+            with contextlib.suppress(RuntimeError):  # this machine starts no more threads
                 threading.Thread(target=self._serve, daemon=True, name="remote cache").start()
                 self._started += 1
-            except RuntimeError as exc:
-                if not self._started:
-                    raise RemoteError("this machine starts no more threads") from exc
-                self._size = self._started
         self._calls.put(call)
 
     def close(self) -> None:

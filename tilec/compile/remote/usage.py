@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 from tilec.compile.cache import Cache
 from tilec.model.codec import decode
@@ -10,7 +11,7 @@ from tilec.model.codec import decode
 _RECORD = "remote cache"
 
 
-@dataclasses.dataclass(kw_only=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Usage:
     """Counts of one build, or of all builds.
 
@@ -38,11 +39,7 @@ class Usage:
 
     def add(self, other: Usage) -> Usage:
         """Return the sum of both."""
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return Usage(**dict(zip(_NAMES, (one + two for one, two in pairs), strict=True)))
-
-
-_NAMES = tuple(field.name for field in dataclasses.fields(Usage))
+        return Usage(*map(operator.add, dataclasses.astuple(self), dataclasses.astuple(other)))
 
 
 def record(cache: Cache, usage: Usage) -> None:

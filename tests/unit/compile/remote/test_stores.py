@@ -22,7 +22,6 @@ from tilec.compile.remote.images import (
     WrongEntryError,
     get_image,
     has_image,
-    name_of,
     put_image,
 )
 from tilec.compile.remote.store import RemoteError, RemoteStore, TooLargeError
@@ -122,7 +121,7 @@ def entry(row: bytes) -> bytes:
 def test_refuses_entries_of_something_else(row: bytes, why: str, tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.put("cas", sha256(image().data), image().data)
-    store.put("ac", name_of(KEY), entry(row))
+    store.put("ac", KEY, entry(row))
     with pytest.raises(WrongEntryError, match=why):
         get_image(store, KEY)
     assert why in (LARGER, OTHER_BYTES) or not has_image(store, KEY)
@@ -134,7 +133,7 @@ def test_refuses_entries_of_something_else(row: bytes, why: str, tmp_path: Path)
 )
 def test_refuses_what_is_no_action_result_of_tilec(message: bytes, tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
-    store.put("ac", name_of(KEY), message)
+    store.put("ac", KEY, message)
     with pytest.raises(WrongEntryError):
         get_image(store, KEY)
 
