@@ -11,9 +11,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from concurrent.futures import Future
 from types import TracebackType
-from typing import final
+from typing import TypeVar, final
 
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done
@@ -29,8 +30,7 @@ from tilec_runtime.errors import TilecError
 _FREE = 30.0
 _FEWEST = 10  # answers per second
 
-Answer = tuple[Entry, bytes] | Exception | None
-"""An image with its entry, an error, or None for a miss."""
+T = TypeVar("T")
 
 
 @final
@@ -76,8 +76,7 @@ class RemoteCache:
         self._left = False
         # Keys with an entry in the store. If such a job is compiled, its image replaces the entry.
         self._looked_at: set[str] = set()
-        self._changed = threading.Condition()
-        self._pending = 0
+        self._uploads: list[Future[int]] = []
         self._refusal = ""
 
     def fetch(self, keys: Sequence[str]) -> Iterator[tuple[str, Done]]:
@@ -93,17 +92,13 @@ class RemoteCache:
             )
         if self._left or not trusted:
             return
-        answers: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()
-
-        def look(key: str) -> None:
-            if not self._left:
-                answers.put((key, self._fetch_one(key)))
-
+        answers: queue.SimpleQueue[tuple[str, Future[Entry | None]]] = queue.SimpleQueue()
         whole = False
         began, size = time.monotonic(), self.usage.down
         try:
             for key in trusted:
-                self._crew.submit(functools.partial(look, key))
+                answer = self._crew.submit(functools.partial(self._fetch_one, key))
+                answer.add_done_callback(functools.partial(_put, answers, key))
             for number in range(len(trusted)):
                 limit = _FREE + number / _FEWEST + (self.usage.down - size) / SLOWEST
                 rest = max(0.0, began + limit - time.monotonic())
@@ -130,9 +125,7 @@ class RemoteCache:
         """
         if not self._access.write or self._left:
             return
-        with self._changed:
-            self._pending += 1
-        self._crew.submit(lambda: self._upload(key, done))
+        self._uploads.append(self._crew.submit(lambda: self._upload(key, done)))
 
     @property
     def fills(self) -> bool:
@@ -153,20 +146,18 @@ class RemoteCache:
             key: the cache key.
             row: SHA-256 of the index row.
         """
-        image: Future[bytes] = Future()
 
-        def get() -> None:
-            if not image.set_running_or_notify_cancel():
-                return
-            answer = self._look(key, row)
-            if isinstance(answer, tuple):
-                self.usage.down += _size(answer)
-                image.set_result(answer[1])
-            else:
-                image.set_exception(RemoteError(f"{self._name}: {answer or 'an image is gone'}"))
+        def get() -> bytes:
+            try:
+                image = self._look(key, row)
+            except (RemoteError, WrongEntryError) as exc:
+                raise RemoteError(f"{self._name}: {exc}") from exc
+            if image is None:
+                raise RemoteError(f"{self._name}: an image is gone")
+            self.usage.down += _size(image[0])
+            return image[1]
 
-        self._crew.submit(get)
-        return image
+        return self._crew.submit(get)
 
     def __enter__(self) -> RemoteCache:
         """Return the cache itself."""
@@ -188,90 +179,87 @@ class RemoteCache:
             self._store.close()
             record(self._cache, self.usage)
 
-    def _fetch_one(self, key: str) -> Answer:
-        """Look up a key, and copy its image to the private cache."""
-        answer = self._look(key, "" if self._access.own else self.pins[key])
-        if isinstance(answer, tuple):
-            try:
-                self._cache.save(key, answer[0].row, answer[1])
-            except OSError as exc:
-                return exc
-        return answer
+    def _fetch_one(self, key: str) -> Entry | None:
+        """Look up a key, copy its image to the private cache, and return its entry."""
+        if self._left:
+            return None
+        image = self._look(key, "" if self._access.own else self.pins[key])
+        if image is None:
+            return None
+        entry, data = image
+        self._cache.save(key, entry.row, data)
+        return entry
 
-    def _look(self, key: str, row: str) -> Answer:
+    def _look(self, key: str, row: str) -> tuple[Entry, bytes] | None:
         try:
             return get_image(self._store, key, row=row)
-        except (RemoteError, WrongEntryError) as exc:
-            return exc
-        except Exception as exc:  # noqa: BLE001 - the build's thread waits for an answer
-            return RemoteError(f"the request failed ({type(exc).__name__})")
+        except (RemoteError, WrongEntryError):
+            raise
+        except Exception as exc:
+            raise RemoteError(f"the request failed ({type(exc).__name__})") from exc
 
-    def _count(self, key: str, answer: Answer) -> bool:
+    def _count(self, key: str, answer: Future[Entry | None]) -> bool:
         """Count an answer; return whether it is an image.
 
         Raises:
             RemoteError: the store failed.
             OSError: saving the image failed.
         """
-        if answer is not None:
+        try:
+            entry = answer.result()
+        except WrongEntryError as exc:
             self._looked_at.add(key)
-        if isinstance(answer, WrongEntryError):
             if not self.usage.wrong:
                 self._note(
-                    f"an entry of {self._name} is not used ({answer}: {key[:12]}): "
+                    f"an entry of {self._name} is not used ({exc}: {key[:12]}): "
                     "it is compiled again"
                 )
             self.usage.wrong += 1
-        elif isinstance(answer, Exception):
-            raise answer
-        elif answer is None:
+            return False
+        if entry is None:
             self.usage.misses += 1
-        else:
-            self.usage.hits += 1
-            self.usage.down += _size(answer)
-            self.usage.saved += answer[0].seconds
-            return True
-        return False
+            return False
+        self._looked_at.add(key)
+        self.usage.hits += 1
+        self.usage.down += _size(entry)
+        self.usage.saved += entry.seconds
+        return True
 
-    def _upload(self, key: str, done: Done) -> None:
-        size, refusal = 0, ""
-        if not (self._refusal or self._left):
-            try:
-                size = self._upload_one(key, done)
-            except RemoteError as exc:
-                refusal = str(exc)
-            except Exception as exc:  # noqa: BLE001 - no upload fails a build
-                refusal = f"an image could not be read back ({type(exc).__name__})"
-        self._count_upload(size, refusal)
+    def _upload(self, key: str, done: Done) -> int:
+        """Upload an image; return the number of bytes.
 
-    def _count_upload(self, size: int, refusal: str) -> None:
-        with self._changed:
-            self._refusal = self._refusal or refusal
-            failed = bool(self._refusal)
-            self.usage.failed += failed and not size
-            self.usage.uploaded += size > 0
-            self.usage.up += size
-            self._pending -= 1
-            self._changed.notify_all()
-
-    def _upload_one(self, key: str, done: Done) -> int:
-        image = self._cache.read(key, done.row)
-        if image is None or (key not in self._looked_at and has_image(self._store, key)):
+        Raises:
+            RemoteError: this upload or an earlier one failed.
+        """
+        if self._left:
             return 0
-        put_image(self._store, key, *image, seconds=done.seconds)
-        return sum(map(len, image))
+        if self._refusal:
+            raise RemoteError(self._refusal)
+        try:
+            image = self._cache.read(key, done.row)
+            if image is None or (key not in self._looked_at and has_image(self._store, key)):
+                return 0
+            put_image(self._store, key, *image, seconds=done.seconds)
+            return sum(map(len, image))
+        except RemoteError as exc:
+            self._refusal = str(exc)
+            raise
+        except Exception as exc:
+            self._refusal = f"an image could not be read back ({type(exc).__name__})"
+            raise RemoteError(self._refusal) from exc
 
     def _finish_uploads(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._pending, timeout=self._wait)
-            late, failed, refusal = self._pending, self.usage.failed, self._refusal
-            self.usage.failed += late
-        if refusal:
-            count = _images(failed + late)
-            self._note(f"{self._name} takes no uploads: {refusal}; {count} not uploaded")
+        ended, late = futures.wait(self._uploads, timeout=self._wait)
+        sizes = [upload.result() for upload in ended if not upload.exception()]
+        self.usage.uploaded = sum(size > 0 for size in sizes)
+        self.usage.up = sum(sizes)
+        self.usage.failed = len(self._uploads) - len(sizes)
+        if self._refusal:
+            count = _images(self.usage.failed)
+            self._note(f"{self._name} takes no uploads: {self._refusal}; {count} not uploaded")
         elif late:
             self._note(
-                f"{_images(late)} not uploaded to {self._name} within {self._wait:g} s; "
+                f"{_images(len(late))} not uploaded to {self._name} within {self._wait:g} s; "
                 "--remote-wait SECS waits longer"
             )
 
@@ -306,13 +294,24 @@ class _Crew:
         self._started = 0
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
-    def submit(self, call: Callable[[], None]) -> None:
-        """Queue a call, which must not raise."""
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Queue a call, and return its future."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(call())
+            except Exception as exc:  # noqa: BLE001 - the future has it
+                future.set_exception(exc)
+
         if self._started < self._size:
             with contextlib.suppress(RuntimeError):  # this machine starts no more threads
                 threading.Thread(target=self._serve, daemon=True, name="remote cache").start()
                 self._started += 1
-        self._calls.put(call)
+        self._calls.put(run)
+        return future
 
     def close(self) -> None:
         """End every thread after the queued calls."""
@@ -324,8 +323,12 @@ class _Crew:
             call()
 
 
-def _size(image: tuple[Entry, bytes]) -> int:
-    return len(image[0].row) + len(image[1])
+def _put(answers: queue.SimpleQueue[tuple[str, Future[T]]], key: str, answer: Future[T]) -> None:
+    answers.put((key, answer))
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.row) + entry.size
 
 
 def _images(count: int) -> str:
