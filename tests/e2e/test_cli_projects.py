@@ -38,19 +38,3 @@ def test_a_new_project_builds_as_it_is(cli: Cli, tmp_path: Path, kind: str, jobs
     cli.good(made, "clean")
     assert not (made / "dist").exists()
     assert not (made / ".tilec").exists()
-
-
-def test_a_file_is_looked_at_without_a_manifest(cli: Cli, tmp_path: Path) -> None:
-    cli.good(tmp_path, "new", "demo", "--kind", "mixed")
-    made = tmp_path / "demo"
-    (made / "tilec.toml").unlink()
-    ran = cli.good(made, "run", "kernels.py:scale", "--device", "cpu")
-    assert "\ny: f32 4096: " in ran.out
-    assert not (made / "tilec.toml").exists()
-    built = cli(made, "run", "kernels.cu:axpy", "--device", "cpu")
-    assert built.code == 3
-    assert built.out.startswith("kernel  variants  images  regs")
-    assert "axpy was built for sm_90 but not run" in built.err
-    wrong = cli(made, "run", "kernels.py")
-    assert (wrong.code, "'kernels.py' does not name one kernel of a file" in wrong.err) == (2, True)
-    assert "error: no such file: gone.py\n" in cli(made, "run", "gone.py:k").err
