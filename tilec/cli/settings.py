@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.compile.remote.environment import netrc_file, proxies, proxy_for
 from tilec_runtime.bundle.place import cache_root, shared_root
 from tilec_runtime.errors import UsageError
 
@@ -30,13 +29,7 @@ class Settings:
         cwd: working directory.
         cache_dir: the cache of compiled images; None if it is off (`TILEC_CACHE_DIR=off`) or
             without a home directory.
-        shared_cache: directory that builds use as remote cache (`TILEC_SHARED_CACHE`), or None.
-        remote_cache: URL of a remote cache (`TILEC_REMOTE_CACHE`); empty for none.
-        remote_mode, remote_trust: its mode and trust (`TILEC_REMOTE_MODE`,
-            `TILEC_REMOTE_TRUST`).
-        remote_token: its token (`TILEC_REMOTE_TOKEN`).
-        netrc: file with credentials by host (`NETRC`, or `~/.netrc`); None without a home.
-        proxies: HTTP proxies by scheme, and `no` with the hosts that need none.
+        environ: the environment, from which `remote` reads.
         cache_max: size limit of the cache, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
@@ -50,13 +43,7 @@ class Settings:
 
     cwd: Path
     cache_dir: Path | None = None
-    shared_cache: Path | None = None
-    remote_cache: str = dataclasses.field(default="", repr=False)
-    remote_mode: str = ""
-    remote_trust: str = ""
-    remote_token: str = dataclasses.field(default="", repr=False)
-    netrc: Path | None = None
-    proxies: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    environ: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     cache_max: str = CACHE_MAX
     cuda_home: str = ""
     path: str = ""
@@ -84,24 +71,27 @@ class Settings:
         Builds write to a shared directory too, and trust only pinned images of it.
 
         Raises:
-            UsageError: the trust is invalid.
+            UsageError: the trust or the path of the shared directory is invalid.
         """
         from tilec.compile.remote.access import RemoteChoice
+        from tilec.compile.remote.environment import netrc_file, proxies, proxy_for
 
-        trust = trust or self.remote_trust
+        env = self.environ
+        trust = trust or env.get("TILEC_REMOTE_TRUST", "")
         if trust not in ("", *TRUST):
             raise UsageError(
                 f"TILEC_REMOTE_TRUST: {trust!r} is not valid", fix=f"use {' or '.join(TRUST)}"
             )
-        shared = None if url or self.remote_cache else self.shared_cache
+        named = env.get("TILEC_REMOTE_CACHE", "")
+        shared = None if url or named else shared_root(env, self.cwd)
         choice = RemoteChoice(
-            url=shared.resolve().as_uri() if shared else url or self.remote_cache,
-            mode=mode or self.remote_mode or ("write" if shared else ""),
+            url=shared.resolve().as_uri() if shared else url or named,
+            mode=mode or env.get("TILEC_REMOTE_MODE", "") or ("write" if shared else ""),
             own=trust == "own" and not shared,
-            token=self.remote_token,
-            token_for=self.remote_cache,
-            netrc=self.netrc,
-            proxy=functools.partial(proxy_for, self.proxies),
+            token=env.get("TILEC_REMOTE_TOKEN", ""),
+            token_for=named,
+            netrc=netrc_file(env, self.cwd),
+            proxy=functools.partial(proxy_for, proxies(env)),
         )
         return choice if wait is None else dataclasses.replace(choice, wait=wait)
 
@@ -133,13 +123,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
     return Settings(
         cwd=cwd,
         cache_dir=cache_root(env, cwd),
-        shared_cache=shared_root(env, cwd),
-        remote_cache=env.get("TILEC_REMOTE_CACHE", ""),
-        remote_mode=env.get("TILEC_REMOTE_MODE", ""),
-        remote_trust=env.get("TILEC_REMOTE_TRUST", ""),
-        remote_token=env.get("TILEC_REMOTE_TOKEN", ""),
-        netrc=netrc_file(env, cwd),
-        proxies=proxies(env),
+        environ=env,
         cache_max=env.get("TILEC_CACHE_MAX", "") or CACHE_MAX,
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),

@@ -43,7 +43,7 @@ def test_a_shared_directory_is_a_remote_cache_that_gives_pinned_images() -> None
         UsageError,
         match=r"TILEC_SHARED_CACHE=~nobody-of-this-name/x: .+\n  fix: give a path without ~$",
     ):
-        read_settings({"TILEC_SHARED_CACHE": "~nobody-of-this-name/x"}, CWD)
+        read_settings({"TILEC_SHARED_CACHE": "~nobody-of-this-name/x"}, CWD).remote()
 
 
 def test_the_remote_cache_by_options_then_by_the_environment() -> None:
@@ -69,7 +69,7 @@ def test_the_remote_cache_by_options_then_by_the_environment() -> None:
     assert (other.url, other.mode, other.own, other.wait) == ("https://d", "read", False, 5)
     assert other.token_for == choice.url
     assert "hunter2" not in repr((settings, choice, other))
-    assert read_settings({"NETRC": "n"}, CWD).netrc == CWD / "n"
+    assert read_settings({"NETRC": "n"}, CWD).remote().netrc == CWD / "n"
     with pytest.raises(UsageError, match="'me' is not valid\n  fix: use pinned or own"):
         read_settings({"TILEC_REMOTE_TRUST": "me"}, CWD).remote()
 
