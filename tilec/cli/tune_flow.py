@@ -338,22 +338,18 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     path = record_path(app, wish, kernel, project.manifest)
     shown = app.show(path)
     old = read_old(path, shown)
-    if old is None or old.kernel != name:
-        message = (
-            f"there is no record {shown}"
-            if old is None
-            else f"{shown} is the record of kernel {old.kernel!r}"
+    if old is None or old.kernel != name or not old.devices:
+        raise UsageError(
+            f"there is no record of kernel {name!r} in {shown}", fix=f"run `tilec tune {name}`"
         )
-        raise UsageError(f"{message}", fix=f"run `tilec tune {name}`")
     codes: dict[tuple[str, Point], str] = {}
     facts: KernelFacts | None = None
     with scratch(folder_of(project, name)) as own:
         for target in dict.fromkeys(str(device.target) for device in old.devices):
             same = [device for device in old.devices if str(device.target) == target]
             points = [entry.point for device in same for entry in device.entries]
-            request = make_request(app, workers=wish.jobs)
-            observer, folder = progress.observer(app), own / target
-            with Foundry(request, name, target, folder, project, observer) as foundry:
+            request, observer = make_request(app, workers=wish.jobs), progress.observer(app)
+            with Foundry(request, name, target, own / target, project, observer) as foundry:
                 facts = foundry.facts
                 built = {variant.axes for variant in facts.info.variants}
                 compiled = foundry.make(
@@ -364,16 +360,9 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
                     code_of(compiled[point].variants) if point in compiled else ""
                 )
     app.clear_status()
-    if facts is None:
-        raise UsageError(
-            f"{shown} has no entries",
-            fix=f"run `tilec tune {name}`",
-        )
+    assert facts is not None  # there is a device
     changed = write_record(path, confirmed(old, facts, codes, shown))
     entries = sum(len(device.entries) for device in old.devices)
-    count = plural(entries, "entry")
-    word = "confirmed" if changed else "unchanged"
-    app.say(
-        f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is the measured one"
-    )
+    word = style("confirmed" if changed else "unchanged", fg="green", bold=True)
+    app.say(f"{word} {shown}: the code of {plural(entries, 'entry')} is the measured one")
     return {"kernel": name, "ok": True, "record": str(path), "changed": changed, "entries": entries}
