@@ -35,6 +35,9 @@ MARKS = {
 }
 
 
+Built = tuple[tuple[BoundCase, ...], Opened, ModuleDevice | None]
+
+
 class CaseFailedError(Exception):
     """A case failed; pytest shows the text."""
 
@@ -159,12 +162,9 @@ class Run:
         self._app = App(settings=read_settings(), directory=str(manifest.parent), quiet=True)
         self._device = device
         self.project: Project = open_project(self._app)
-        self._cases: tuple[BoundCase, ...] | None = None
-        self._error: TilecError | None = None
-        self._reported: TilecError | None = None
-        self._opened: Opened | None = None
-        self._module_device: ModuleDevice | None = None
-        self._functions: Functions | None = None
+        self._functions = Functions(self.project.manifest.root)
+        self._built: Built | TilecError | None = None
+        self._reported = False
 
     def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
         """Return the results of a case.
@@ -174,49 +174,44 @@ class Run:
         Raises:
             TilecError: the project cannot be built, or the device does not exist.
         """
-        if self._error is not None:
-            raise self._error
-        if self._cases is None:
-            try:
-                self._cases = self._open()
-            except TilecError as error:
-                self._error = error
-                raise
-        assert self._opened is not None
-        same = [one for one in self._cases if (one.kernel, one.case) == (case.kernel, case.case)]
+        cases, opened, device = self._build()
+        same = [one for one in cases if (one.kernel, one.case) == (case.kernel, case.case)]
+        if known.intersection(one.name for one in same):
+            same = [one for one in same if one.name == case.name]
         results = []
-        for one in (
-            [one for one in same if one.name == case.name]
-            if known.intersection(one.name for one in same)
-            else same
-        ):
-            lacking = self._opened.absence(one)
-            if self._module_device is None or self._functions is None or lacking:
-                results.append(
-                    CaseResult(case=one, status="skipped", reason=lacking or "it was not built")
-                )
+        for one in same:
+            lacking = opened.absence(one)
+            if device is None or lacking:
+                reason = lacking or "it was not built"
+                results.append(CaseResult(case=one, status="skipped", reason=reason))
             else:
-                results.append(
-                    run_case(one, self._module_device, self._functions, clock=time.perf_counter)
-                )
+                results.append(run_case(one, device, self._functions, clock=time.perf_counter))
         return results
 
     def text(self, error: TilecError) -> str:
         """Return an error's text; an error that all cases share is shown in full only once."""
-        if error is not self._error or error is not self._reported:
-            self._reported = self._error
-            return _text(error)
-        return f"{error.what} (see the first case of {self.path.name})"
+        if error is self._built and self._reported:
+            return f"{error.what} (see the first case of {self.path.name})"
+        self._reported |= error is self._built
+        return _text(error)
 
-    def _open(self) -> tuple[BoundCase, ...]:
-        manifest = self.project.manifest
+    def _build(self) -> Built:
+        """Build and load at the first call; later ones return the same, or raise the same error."""
+        if self._built is None:
+            try:
+                self._built = self._open()
+            except TilecError as error:
+                self._built = error
+        if isinstance(self._built, TilecError):
+            raise self._built
+        return self._built
+
+    def _open(self) -> Built:
         driver, device = find_device(self._app, require_device_name(self._device))
         cpu = device.interprets is not None
         opened = open_bundle(self._app, self.project, Wish(), cpu=cpu)
-        self._opened = opened
-        self._functions = Functions(manifest.root)
-        self._module_device = opened.load(driver, device)
-        return chosen_cases(opened, manifest, Wish())
+        cases = chosen_cases(opened, self.project.manifest, Wish())
+        return cases, opened, opened.load(driver, device)
 
 
 def _text(error: TilecError) -> str:
