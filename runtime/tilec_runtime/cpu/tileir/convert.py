@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilec_runtime.cpu.tileir import exact, integer
-from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
+from tilec_runtime.cpu.tileir.formats import chunked, narrow, round_exact, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import attribute, compute, element, element_or_pointer, tile
@@ -90,10 +90,7 @@ def _int_to_float(op: Op, _: Bodies) -> Step:
             return narrow(
                 numbers.astype(np.float32 if kind.bits <= 16 else np.float64), target, rounding
             )
-        nearest, error = _float64(numbers)
-        if target is Scalar.F64:
-            return exact.directed(nearest, error, rounding)
-        return narrow(exact.odd(nearest, error), target, rounding)
+        return round_exact(*_float64(numbers), target, rounding)
 
     return compute(op, chunked(convert), "source")
 

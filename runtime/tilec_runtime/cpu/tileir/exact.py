@@ -1,7 +1,7 @@
-"""Float64 arithmetic rounded to odd.
+"""Error-free transformations of float64 numbers, and roundings of their results.
 
-A later rounding to fewer digits gives the same number as rounding the exact result. The operands
-are float64 numbers that are exact in float32, so that no step overflows or underflows.
+Rounding to odd comes before a rounding to fewer digits, which then gives the same number as
+rounding the exact result.
 """
 
 from __future__ import annotations
@@ -12,34 +12,6 @@ from tilec_runtime.cpu.tileir.ir import Rounding
 from tilec_runtime.cpu.tileir.values import Array
 
 _SPLIT = float(2**27 + 1)
-
-
-def add(x: Array, y: Array, *, down: bool = False) -> Array:
-    """Compute x + y; pass `down` if the result will be rounded down."""
-    total, error = two_sum(x, y)
-    return odd(cancelled(total, x, y) if down else total, error)
-
-
-def multiply(x: Array, y: Array) -> Array:
-    """Compute x * y, which is exact: it has at most 48 digits."""
-    return np.multiply(x, y, dtype=np.float64)
-
-
-def divide(x: Array, y: Array) -> Array:
-    """x / y."""
-    quotient = x / y
-    return odd(quotient, residual_of_quotient(x, y, quotient) * np.sign(y))
-
-
-def square_root(x: Array) -> Array:
-    """The square root of x."""
-    root = np.sqrt(x)
-    return odd(root, residual_of_root(x, root))
-
-
-def fused(x: Array, y: Array, z: Array, *, down: bool = False) -> Array:
-    """x * y + z."""
-    return add(multiply(x, y), z, down=down)
 
 
 def cancelled(total: Array, x: Array, y: Array) -> Array:

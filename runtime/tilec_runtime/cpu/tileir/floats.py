@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilec_runtime.cpu.tileir import double, exact
-from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, widen
+from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, round_exact, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
 from tilec_runtime.cpu.tileir.steps import attribute, compute, element
@@ -39,17 +39,9 @@ _UFUNCS: dict[str, Any] = {
     "sqrt": np.sqrt,
 }
 _EXACT_UFUNCS: dict[str, Any] = {"ceil": np.ceil, "floor": np.floor, "remf": np.fmod}
-_EXACT: dict[str, Callable[..., Array]] = {
-    "addf": exact.add,
-    "subf": lambda x, y, **more: exact.add(x, -y, **more),
-    "mulf": exact.multiply,
-    "divf": exact.divide,
-    "sqrt": exact.square_root,
-    "fma": exact.fused,
-}
-_DOUBLE: dict[str, Callable[..., Array]] = {
+_EXACT: dict[str, Callable[..., double.Result]] = {
     "addf": double.add,
-    "subf": lambda x, y, rounding: double.add(x, -y, rounding),
+    "subf": lambda x, y, **more: double.add(x, -y, **more),
     "mulf": double.multiply,
     "divf": double.divide,
     "sqrt": double.square_root,
@@ -76,9 +68,6 @@ def flushed(held: Array) -> Array:
 
 def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[..., Array]:
     nearest = rounding in _NEAREST
-    if kind is Scalar.F64 and (name == "fma" or not nearest):
-        general = _DOUBLE[name]
-        return chunked(lambda *tiles: general(*tiles, rounding))
     if name == "fma" and nearest and kind in (Scalar.F32, Scalar.F16):
         return chunked(fused_float32 if kind is Scalar.F32 else fused_float16)
     if nearest and name != "fma" and kind is not Scalar.TF32:
@@ -93,11 +82,12 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
     function = _EXACT[name]
     if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
         function = functools.partial(function, down=True)
-    return chunked(
-        lambda *tiles: narrow(
-            function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding
-        )
-    )
+
+    def rounded(*tiles: Array) -> Array:
+        wide = [widen(held, kind).astype(np.float64, copy=False) for held in tiles]
+        return round_exact(*function(*wide), kind, rounding)
+
+    return chunked(rounded)
 
 
 def approximate_quotient(x: Array, y: Array) -> Array:
@@ -128,7 +118,8 @@ def fused_float32(x: Array, y: Array, z: Array) -> Array:
     if doubtful.any():
         at = np.nonzero(doubtful)
         parts = [np.broadcast_to(held, total.shape)[at].astype(np.float64) for held in (x, y, z)]
-        result[at] = exact.fused(*parts).astype(np.float32)
+        product = parts[0] * parts[1]
+        result[at] = exact.odd(*exact.two_sum(product, parts[2])).astype(np.float32)
     return result
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.exact import odd_float32
+from tilec_runtime.cpu.tileir.exact import directed, odd, odd_float32
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.values import STORAGE, Array
 
@@ -120,6 +120,13 @@ def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_E
     if element is Scalar.F64 or (element is Scalar.F32 and wide.dtype == np.float32):
         return wide.astype(STORAGE[element], copy=False)
     return _stored(rounded(wide.astype(np.float64, copy=False), element, rounding), element)
+
+
+def round_exact(nearest: Array, error: Array, element: Scalar, rounding: Rounding) -> Array:
+    """Round exact numbers, float64 numbers plus errors of the right signs, once to a type."""
+    if element is Scalar.F64:
+        return directed(nearest, error, rounding)
+    return narrow(odd(nearest, error), element, rounding)
 
 
 def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
