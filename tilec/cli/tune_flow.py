@@ -29,7 +29,7 @@ from tilec.model.inside import contained
 from tilec.plan.tuning import cases_digest
 from tilec.tune.candidates import Foundry, KernelFacts
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
-from tilec.tune.kit import SUFFIX, read_kit, require_kit, write_kit
+from tilec.tune.kit import SUFFIX, read_kit, require_kit, require_portable, write_kit
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.scratch import scratch
@@ -129,6 +129,7 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         ) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
+        require_portable(spaces)
         points = list(dict.fromkeys(point for space in spaces for point in space.points))
         compiled = foundry.make(points)
         prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)

@@ -16,7 +16,7 @@ from tilec.model.codec import decode, encode
 from tilec.tune.candidates import CompiledPoint, KernelFacts, sizes_of
 from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.session import Work
-from tilec.tune.space import Point, space_of
+from tilec.tune.space import Point, Space, space_of
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo, VariantInfo
@@ -97,6 +97,21 @@ def write_kit(
         for one in prepared:
             if one.expected:
                 archive.write(one.expected, f"expected/{Path(one.expected).name}")
+
+
+def require_portable(spaces: Sequence[Space]) -> None:
+    """Refuse cases whose inputs come from files of the project, which a kit does not hold.
+
+    Raises:
+        UsageError: there is such a case.
+    """
+    for space in spaces:
+        for item in space.case.inputs:
+            if source := item.file or item.make:
+                raise UsageError(
+                    f"{space.case.name}: {item.name} comes from {source}, which a kit does not hold",
+                    fix="choose other cases with --case, or tune in the project, without --prepare",
+                )
 
 
 def require_kit(path: Path) -> None:

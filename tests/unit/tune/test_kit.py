@@ -13,11 +13,12 @@ import pytest
 from tests.bundle_samples import write_kernels
 from tests.runtime_samples import ADD
 from tilec.case.cases import expand_cases
+from tilec.manifest.types import Input
 from tilec.model.tuning import size_expressions
 from tilec.tune import worker
 from tilec.tune.candidates import CompiledPoint, KernelFacts
 from tilec.tune.cases import Prepared
-from tilec.tune.kit import read_kit, require_kit, write_kit
+from tilec.tune.kit import read_kit, require_kit, require_portable, write_kit
 from tilec.tune.session import Work
 from tilec.tune.space import space_of
 from tilec_runtime.errors import UsageError
@@ -85,6 +86,16 @@ def test_what_was_written_is_read(path: Path) -> None:
     assert one.space.case.name == "add/some"
     assert kit.make(one.space.points)[one.space.points[0]].bundle.endswith("candidates.tilec")
     assert Path(one.expected).is_file()
+
+
+@pytest.mark.parametrize("source", [{"file": "x.npy"}, {"make": "inputs.py:x"}])
+def test_refuses_inputs_that_only_the_project_has(path: Path, source: dict[str, str]) -> None:
+    (prepared,) = read(path).prepared
+    inputs = (Input(name="x", dtype="f32", **source), *prepared.space.case.inputs[1:])
+    case = dataclasses.replace(prepared.space.case, inputs=inputs)
+    (name,) = source.values()
+    with pytest.raises(UsageError, match=f"add/some: x comes from {name}, which a kit does not"):
+        require_portable([dataclasses.replace(prepared.space, case=case)])
 
 
 def test_a_kit_that_is_cut_off_or_has_a_flipped_bit_is_refused(path: Path) -> None:
