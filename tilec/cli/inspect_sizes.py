@@ -9,7 +9,7 @@ from itertools import groupby
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, plural
-from tilec.inspection.reach import Coverage, DeadImage, Lack, Shipped, coverage, sizes
+from tilec.inspection.reach import Coverage, Lack, Reach, Shipped, coverage, sizes
 from tilec_runtime.bundle.choose import JIT_VARIABLE
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.driver import required_driver
@@ -20,28 +20,25 @@ DEAD_SHOWN = 20
 
 def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
     """Print images by target and dead images; return 1 for dead ones if `deny_dead`."""
-    shipped = sizes(bundle)
+    shipped, dead = sizes(bundle)
     if app.json:
-        targets = [
-            {**dataclasses.asdict(row), "target": str(row.target)} for row in shipped.targets
-        ]
-        dead = [_dead_json(image) for image in shipped.dead]
-        app.document("sizes", {"targets": targets, "dead": dead})
+        targets = [{**dataclasses.asdict(row), "target": str(row.target)} for row in shipped]
+        app.document("sizes", {"targets": targets, "dead": [_dead_json(reach) for reach in dead]})
     else:
-        app.table(HEADS, [_row(row) for row in shipped.targets])
-        packed = sum(row.packed or 0 for row in shipped.targets)
-        waste = sum(row.dead_size or 0 for row in shipped.targets)
-        images = plural(sum(row.images for row in shipped.targets), "image")
+        app.table(HEADS, [_row(row) for row in shipped])
+        packed = sum(row.packed or 0 for row in shipped)
+        waste = sum(row.dead_size or 0 for row in shipped)
+        images = plural(sum(row.images for row in shipped), "image")
         app.say(f"\n{images}, {bytes_text(packed)} in the bundle, {bytes_text(waste)} of it dead")
-        _print_dead(app, shipped.dead)
-    return 1 if deny_dead and shipped.dead else 0
+        _print_dead(app, dead)
+    return 1 if deny_dead and dead else 0
 
 
-def _print_dead(app: App, dead: Sequence[DeadImage]) -> None:
+def _print_dead(app: App, dead: Sequence[Reach]) -> None:
     shown = dead if app.verbose else dead[:DEAD_SHOWN]
-    for image in shown:
+    for reach in shown:
         app.say(
-            f"  {style(image.id, fg='yellow')}  {bytes_text(image.size)}, {_why_dead(image)}",
+            f"  {style(reach.id, fg='yellow')}  {bytes_text(reach.image.size)}, {_why_dead(reach)}",
             indent=4,
         )
     if len(shown) < len(dead):
@@ -76,18 +73,18 @@ def _row(row: Shipped) -> list[Cell]:
     ]
 
 
-def _why_dead(image: DeadImage) -> str:
-    instead = ", ".join(map(str, image.instead))
+def _why_dead(reach: Reach) -> str:
+    instead = ", ".join(map(str, sorted(reach.instead)))
     return f"devices that could run it prefer {instead}" if instead else "no known driver loads it"
 
 
-def _dead_json(image: DeadImage) -> dict[str, object]:
+def _dead_json(reach: Reach) -> dict[str, object]:
     return {
-        "id": image.id,
-        "target": str(image.target),
-        "sha256": image.digest,
-        "size": image.size,
-        "instead": [str(target) for target in image.instead],
+        "id": reach.id,
+        "target": str(reach.image.target),
+        "sha256": reach.image.digest,
+        "size": reach.image.size,
+        "instead": [str(target) for target in sorted(reach.instead)],
     }
 
 

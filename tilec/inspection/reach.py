@@ -26,17 +26,6 @@ NEWER = "newer GPUs"  # unknown GPUs of the next major compute capability
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class DeadImage:
-    """An image that no device chooses; `instead` has the targets of those chosen."""
-
-    id: str
-    target: Target
-    digest: str
-    size: int
-    instead: tuple[Target, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Shipped:
     """The images of a bundle for one target.
 
@@ -59,14 +48,6 @@ class Shipped:
     allowed: tuple[str, ...]
     dead: int
     dead_size: int | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Sizes:
-    """The images of a bundle by target, and its dead images."""
-
-    targets: tuple[Shipped, ...]
-    dead: tuple[DeadImage, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,15 +85,17 @@ class Coverage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Reach:
+class Reach:
     """The devices that choose an image.
 
     Attributes:
+        id: id of the image.
         takers: devices that choose the image.
         allowed: devices that choose the image if the process allows compilation at load.
         instead: targets of images that devices prefer to this image, although they accept it.
     """
 
+    id: str
     image: ImageInfo
     takers: set[str] = dataclasses.field(default_factory=set)
     allowed: set[str] = dataclasses.field(default_factory=set)
@@ -124,37 +107,26 @@ class _Reach:
         return not self.takers and not self.allowed
 
 
-def sizes(bundle: Bundle) -> Sizes:
-    """Return the images of a bundle by target, and the images that no device chooses.
+def sizes(bundle: Bundle) -> tuple[tuple[Shipped, ...], tuple[Reach, ...]]:
+    """Return the images of a bundle by target, and those that no device chooses.
 
     Raises:
         BundleError: the index is damaged.
     """
     reached = _reached(bundle.info)
-    by_target: dict[Target, list[_Reach]] = {}
-    for reach in reached.values():
+    by_target: dict[Target, list[Reach]] = {}
+    for reach in reached:
         by_target.setdefault(reach.image.target, []).append(reach)
-    return Sizes(
-        targets=tuple(_shipped(bundle, target, by_target[target]) for target in sorted(by_target)),
-        dead=tuple(
-            DeadImage(
-                id=name,
-                target=reach.image.target,
-                digest=reach.image.digest,
-                size=reach.image.size,
-                instead=tuple(sorted(reach.instead)),
-            )
-            for name, reach in reached.items()
-            if reach.dead
-        ),
-    )
+    shipped = tuple(_shipped(bundle, target, by_target[target]) for target in sorted(by_target))
+    return shipped, tuple(reach for reach in reached if reach.dead)
 
 
-def _reached(info: BundleInfo) -> dict[str, _Reach]:
-    """Return the devices that choose each image of a bundle, by the id of the image."""
+def _reached(info: BundleInfo) -> list[Reach]:
+    """Return the devices that choose each image of a bundle."""
     variants = [variant for kernel in info.kernels for variant in kernel.variants]
-    reached = {image_id(v, image): _Reach(image=image) for v in variants for image in v.images}
-    by_variant = {v.id: [reached[image_id(v, image)] for image in v.images] for v in variants}
+    by_variant = {
+        v.id: [Reach(id=image_id(v, image), image=image) for image in v.images] for v in variants
+    }
     ranked = _ranking(variants)
     for kernel in info.kernels:
         for policy in (kernel.jit, JitFallback.ALLOW):
@@ -165,7 +137,7 @@ def _reached(info: BundleInfo) -> dict[str, _Reach]:
                         (reach.takers if policy is kernel.jit else reach.allowed).add(name)
                     for reach in accepted[1:]:
                         reach.instead.add(accepted[0].image.target)
-    return reached
+    return [reach for reached in by_variant.values() for reach in reached]
 
 
 def _ranking(
@@ -266,7 +238,7 @@ def _drivers(branch: int) -> list[Version]:
     return sorted(cuda for cuda, own in BRANCHES.items() if own >= branch) or [max(BRANCHES)]
 
 
-def _shipped(bundle: Bundle, target: Target, reached: Sequence[_Reach]) -> Shipped:
+def _shipped(bundle: Bundle, target: Target, reached: Sequence[Reach]) -> Shipped:
     sizes = {reach.image.digest: reach.image.size for reach in reached}
     dead = sizes.keys() - {reach.image.digest for reach in reached if not reach.dead}
     takers = {device for reach in reached for device in reach.takers}

@@ -41,20 +41,19 @@ def bundle_of(
 
 
 def test_each_target_with_the_devices_that_take_it(tmp_path: Path) -> None:
-    found = sizes(bundle_of(tmp_path, "sm_80", "sm_90", "compute_80"))
-    taken = {str(row.target): (row.devices, row.allowed, row.dead) for row in found.targets}
+    shipped, dead = sizes(bundle_of(tmp_path, "sm_80", "sm_90", "compute_80"))
+    taken = {str(row.target): (row.devices, row.allowed, row.dead) for row in shipped}
     later = [f"sm_{major}{minor}" for major, minor in ARCHS if major > 9]
     assert taken == {
         "sm_80": (("sm_80", "sm_86", "sm_89"), (), 0),
         "sm_90": (("sm_90",), (), 0),
         "compute_80": ((), ("sm_87", "sm_88", *later, NEWER), 0),
     }
-    assert not found.dead
+    assert not dead
 
 
 def test_what_the_bundle_allows_is_taken(tmp_path: Path) -> None:
-    found = sizes(bundle_of(tmp_path, "compute_90", jit=JitFallback.ALLOW))
-    (row,) = found.targets
+    ((row,), _) = sizes(bundle_of(tmp_path, "compute_90", jit=JitFallback.ALLOW))
     assert row.devices[0] == "sm_90"
     assert row.devices[-1] == NEWER
     assert not row.allowed
@@ -71,10 +70,10 @@ def test_what_the_bundle_allows_is_taken(tmp_path: Path) -> None:
 )
 def test_dead_images(targets: tuple[str, ...], dead: dict[str, list[str]], tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, *targets)
-    found = sizes(bundle)
-    assert {str(one.target): [str(each) for each in one.instead] for one in found.dead} == dead
-    sizes_of = {str(row.target): row.dead_size for row in found.targets if row.dead}
-    assert sizes_of == {str(one.target): bundle.packed(one.digest) for one in found.dead}
+    shipped, found = sizes(bundle)
+    assert {str(one.image.target): list(map(str, sorted(one.instead))) for one in found} == dead
+    sizes_of = {str(row.target): row.dead_size for row in shipped if row.dead}
+    assert sizes_of == {str(one.image.target): bundle.packed(one.image.digest) for one in found}
 
 
 def test_an_older_image_lives_by_the_drivers_that_need_it(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_an_older_image_lives_by_the_drivers_that_need_it(tmp_path: Path) -> Non
             min_driver=min_driver,
         )
         write_bundle(path, info, IMAGES.__getitem__)
-        assert [one.id for one in sizes(Bundle.open(path)).dead] == dead
+        assert [one.id for one in sizes(Bundle.open(path))[1]] == dead
 
 
 def test_coverage(tmp_path: Path) -> None:
