@@ -16,6 +16,7 @@ from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.program import all_hold, concrete
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec_runtime.model.table import same_point
 from tilec_runtime.values import replace, value_class
 
 
@@ -90,9 +91,23 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
     Raises:
         VariantError: an axis has no default, or nothing was built at this point of the matrix.
     """
+    given = dict(axes)
     default_axes(contract, contract.axes, axes, origins)
-    if not contract.matching(axes):
+    if contract.matching(axes):
+        return
+    # The default of an axis that follows from others, such as num_warps of a configuration, holds
+    # with their defaults only.
+    kept = {
+        name: value
+        for name, value in axes.items()
+        if name in given or contract.info.varies_alone(name)
+    }
+    points = (variant.axes for variant in contract.info.variants)
+    point = next((point for point in points if same_point(point, kept)), None)
+    if point is None:
         raise no_variant(contract, {name: axes[name] for name in contract.axes})
+    origins.update({name: "what fits" for name, _ in point if name not in kept})
+    axes.update(point)
 
 
 def _must_choose(contract: Contract, axis: str) -> VariantError:

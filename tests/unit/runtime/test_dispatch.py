@@ -272,6 +272,41 @@ def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
     assert taken(follows, *arrays(64)) == "tiled-f32-BM128-BN128-div16"
 
 
+def test_an_axis_that_follows_from_the_callers_leaves_its_default() -> None:
+    """As axes of configurations do, which no rule names: 64 has 4 warps, and 128 has 8."""
+    configs = {64: 4, 128: 8, 256: 8}
+    info = dataclasses.replace(
+        TILED,
+        variants=tuple(
+            dataclasses.replace(
+                variants("tiled")[0],
+                id=f"tiled-{bm}-{warps}-{fast}",
+                axes=(("T", "f32"), ("BM", bm), ("warps", warps), ("FAST", fast)),
+                assume=(),
+                images=(image(f"tiled_{bm}_{warps}_{fast}"),),
+            )
+            for bm, warps in configs.items()
+            for fast in (True, False)
+            if (bm, fast) != (256, False)
+        ),
+        axes=(("T", ("f32",)), ("BM", (64, 128, 256)), ("warps", (4, 8)), ("FAST", (True, False))),
+        default=(("BM", 64), ("warps", 4), ("FAST", False)),
+        launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)",), block=("128",)),
+        safety=None,
+        table=None,
+    )
+    module, _ = loaded(info)
+    assert taken(info, *arrays(1024)) == "tiled-64-4-False"
+    assert taken(info, *arrays(1024), BM=128) == "tiled-128-8-False"
+    assert dict(module.tiled.explain(*arrays(1024), BM=128).origins) == {
+        "BM": "the caller's",
+        "warps": "what fits",
+        "FAST": "the default",
+    }
+    with pytest.raises(VariantError, match="BM=256, warps=4, FAST=False"):
+        module.tiled.explain(*arrays(1024), BM=256)  # FAST may compute something else
+
+
 def test_explanations_name_what_decided() -> None:
     module, _ = loaded(TILED)
     assert str(module.tiled.explain(*arrays(1024, 63, "f16"), BN=64)) == (
