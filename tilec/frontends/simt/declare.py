@@ -203,7 +203,7 @@ class _Reader:
 
         Its fields must be aligned as in C, since launches and C code assume C's layout.
         """
-        if getattr(layout, "fields", None) is None or layout.subdtype is not None:
+        if getattr(layout, "fields", None) is None:
             self._refuse(
                 f'{name}: simt.Struct takes a structured NumPy dtype, such as numpy.dtype([("low", "f4")], align=True)',
                 at,
@@ -215,9 +215,7 @@ class _Reader:
                 at,
                 "make the dtype with align=True, and the structs in it",
             )
-        if layout.hasobject:
-            self._refuse(f"{name}: {layout} has a field of Python objects, which no GPU reads", at)
-        elif not layout.itemsize:
+        if not layout.itemsize:
             self._refuse(f"{name}: {layout} has no fields: C has no such struct", at)
         elif unknown := api.unknown_field(layout):
             self._refuse(f"{name}: numba has no type for a field of {layout}: {unknown}", at)

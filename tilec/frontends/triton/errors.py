@@ -14,10 +14,11 @@ from tilec.frontends.triton.declare import HOW, TritonKernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.suggest import suggestion
 
-_PLACED = re.compile(
-    r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE
+_MESSAGE = re.compile(
+    r'^(?:(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: |<unknown>:0: |loc\(unknown\): )?'
+    r"(error|warning): (.*)$",
+    re.MULTILINE,
 )
-_PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
 # Python errors inside of Triton arrive as their repr.
 _REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
 _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
@@ -80,26 +81,14 @@ def native_diagnostics(
     A diagnostic has a location if the message names a file of the project.
     """
     diagnostics = []
-    for match in _PLACED.finditer(log):
-        file, line, column = match[1].strip(), int(match[2]), int(match[3])
+    for match in _MESSAGE.finditer(log):
         if match[4] == severity:
-            location = Location(file=file, line=line, column=column) if file in texts else None
-            message = _spelled(match[5].strip())
-            excerpt = line_of(texts, file, line)
-            diagnostics.append(
-                Diagnostic(
-                    message=message,
-                    location=location,
-                    severity=severity,
-                    excerpt=excerpt,
-                    hint=_hint(message),
-                )
-            )
-    diagnostics += [
-        Diagnostic(message=_spelled(match[2].strip()), severity=severity)
-        for match in _PLAIN.finditer(log)
-        if match[1] == severity
-    ]
+            message, file = _spelled(match[5].strip()), (match[1] or "").strip()
+            found = Diagnostic(message=message, severity=severity, hint=_hint(message))
+            if file in texts:
+                at = Location(file=file, line=int(match[2]), column=int(match[3]))
+                found = located(texts, at, message, severity=severity, hint=found.hint)
+            diagnostics.append(found)
     return tuple(dict.fromkeys(diagnostics))
 
 
