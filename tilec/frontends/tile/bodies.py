@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
@@ -66,8 +67,8 @@ class Bodies:
 
 
 def scope_of(function: FunctionType) -> dict[str, Any]:
-    """Return the values of names that a function does not bind: its globals and its closure."""
-    found = dict(function.__globals__)
+    """Return the values of names that a function does not bind: builtins, globals and closure."""
+    found = {**vars(builtins), **function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             found[name] = cell.cell_contents

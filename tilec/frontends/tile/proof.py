@@ -304,7 +304,7 @@ class _Reader:
         callee = self._values.callee(call.func)
         if callee is not None and callee.function in self._followed:
             inside = self._values.inside(callee, call)
-            for name, passed in (passed_to(callee, call) or {}).items():
+            for name, passed in passed_to(callee, call).items():
                 if isinstance(inside.of(ast.Name(id=name)), SafeParam):
                     yield passed
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -177,9 +178,11 @@ class Values:
     def inside(self, body: Body, call: ast.Call) -> Values:
         """Return the values in a function that is called."""
         found: dict[str, Any] = dict.fromkeys(arg.arg for arg in parameter_nodes(body.node))
-        if (passed := passed_to(body, call)) is not None:
-            found |= {name: v for name, v in _defaults(body).items() if type(v) is int}
-            found |= {name: self.of(argument) for name, argument in passed.items()}
+        for name, passed in passed_to(body, call).items():
+            if isinstance(passed, ast.expr):
+                found[name] = self.of(passed)
+            elif type(passed) is int:
+                found[name] = passed
         return Values(body.node, scope_of(body.function), found, self._bodies, self._depth + 1)
 
     def _name(self, name: str) -> Any:
@@ -223,7 +226,7 @@ class Values:
             size = size_text(size)
             if isinstance(extent, Extent) and size is not None:
                 return Number(at_most=Count(extent.param, extent.axis, size))
-        if self._is_builtin(node.func, "min") and not node.keywords:
+        if self.resolved(node.func) is min and not node.keywords:
             values = [self.of(arg) for arg in node.args]
             return _with_count(values, next(filter(None, map(_most, values)), None))
         return self._returned(node)
@@ -237,10 +240,6 @@ class Values:
         if len(results) != 1 or not any(inner is results[0] for inner in body.node.body):
             return None
         return self.inside(body, node).of(results[0].value)
-
-    def _is_builtin(self, function: ast.expr, name: str) -> bool:
-        unbound = not self._bound[name] and name not in self._scope
-        return unbound and isinstance(function, ast.Name) and function.id == name
 
     def _method(self, param: SafeParam, name: str, node: ast.Call) -> Any:
         if name == "place" and param.access is Access.MAPPED:
@@ -266,7 +265,7 @@ class Values:
         found = self.of(node)
         if isinstance(found, Share) and found.part == "tiles":
             return Share(found.param, "tile")
-        if not isinstance(node, ast.Call) or not self._is_builtin(node.func, "range"):
+        if not isinstance(node, ast.Call) or self.resolved(node.func) is not range:
             return None
         if node.keywords or not 1 <= len(node.args) <= 3:
             return None
@@ -294,25 +293,20 @@ def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
     )
 
 
-def passed_to(body: Body, call: ast.Call) -> dict[str, ast.expr] | None:
-    """Return the argument of each parameter that a call gives; None if it unpacks any."""
-    if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
-        item.arg is None for item in call.keywords
-    ):
-        return None
-    spec = body.node.args
-    places = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
-    # A keyword of another name goes to `**others`.
-    named = {arg.arg for arg in (*spec.args, *spec.kwonlyargs)}
-    keywords = {item.arg: item.value for item in call.keywords if item.arg in named}
-    return {**dict(zip(places, call.args, strict=False)), **keywords}
+def passed_to(body: Body, call: ast.Call) -> dict[str, Any]:
+    """Return the argument of each parameter: an expression of the call, or its default value.
 
-
-def _defaults(body: Body) -> dict[str, Any]:
-    places = [arg.arg for arg in (*body.node.args.posonlyargs, *body.node.args.args)]
-    defaults = body.function.__defaults__ or ()
-    behind = places[len(places) - len(defaults) :]
-    return {**dict(zip(behind, defaults, strict=True)), **(body.function.__kwdefaults__ or {})}
+    The result is empty if the call unpacks any, or does not fit the function.
+    """
+    named = {item.arg: item.value for item in call.keywords if item.arg is not None}
+    if any(isinstance(arg, ast.Starred) for arg in call.args) or len(named) < len(call.keywords):
+        return {}
+    try:
+        bound = inspect.signature(body.function).bind(*call.args, **named)
+    except TypeError:
+        return {}
+    bound.apply_defaults()
+    return bound.arguments
 
 
 def _constant(value: Any) -> Any:
