@@ -102,6 +102,7 @@ def number(value: Any) -> Number | None:
 
 _DEEPEST = 8  # calls in calls that values are followed through
 _LONGEST = 200  # text of a computed size, which a loop of calls could double without end
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
 
 
@@ -381,25 +382,28 @@ def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
 
     A name bound in a nested function counts twice if the outer function uses it too.
     """
-    found: Counter[str] = Counter(arg.arg for arg in parameter_nodes(node))
+    found: Counter[str] = Counter()
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
-            found[inner.id] += 1
-        elif (
-            isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
-            and inner is not node
-        ):
+        match inner:
+            case (
+                ast.Name(id=name, ctx=ast.Store() | ast.Del())
+                | ast.arg(arg=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
+                found[name] += 1
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                found.update(names * 2)
+            case ast.alias(name=name, asname=alias):
+                found[alias or name.partition(".")[0]] += 1
+        if inner is not node and isinstance(inner, _SCOPES):
             found.update(name for name in _stored(inner) if name in scope)
-            if not isinstance(inner, ast.Lambda):
-                found[inner.name] += 1
-            if not isinstance(inner, ast.ClassDef):
-                found.update(arg.arg for arg in parameter_nodes(inner))
-        elif isinstance(inner, ast.Global | ast.Nonlocal):
-            found.update(inner.names * 2)
-        elif isinstance(inner, ast.alias):
-            found[inner.asname or inner.name.partition(".")[0]] += 1
-        elif isinstance(inner, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and inner.name:
-            found[inner.name] += 1
+    found[node.name] -= 1
     return found
 
 
