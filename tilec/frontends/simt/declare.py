@@ -11,8 +11,8 @@ from typing import Any
 
 from tilec.frontends.simt import api
 from tilec.frontends.simt.entry import NAMES
-from tilec.frontends.simt.scope import captured, captures, names_read
-from tilec.frontends.tools.kernels import definition
+from tilec.frontends.simt.scope import captures, names_read
+from tilec.frontends.tools.kernels import captured, definition
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import located, parameter_nodes, written_parameters
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl

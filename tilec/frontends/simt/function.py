@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
-from tilec.frontends.simt.scope import captured
+from tilec.frontends.tools.kernels import captured
 
 
 def with_constants(

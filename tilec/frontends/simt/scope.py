@@ -8,24 +8,11 @@ from types import CodeType, FunctionType, ModuleType
 import numpy as np
 
 from tilec.frontends.simt import api
+from tilec.frontends.tools.kernels import captured
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.model.declaration import ParamDecl
 from tilec.simt import Axis
 from tilec_runtime.errors import Location
-
-
-def captured(function: FunctionType) -> dict[str, object]:
-    """Return the variables that a function captures from enclosing functions, by name.
-
-    Variables without a value are left out.
-    """
-    values: dict[str, object] = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            values[name] = cell.cell_contents
-        except ValueError:  # an empty cell; numba reports its use
-            continue
-    return values
 
 
 def captures(function: FunctionType, module: LoadedModule, at: Location) -> Iterator[ParamDecl]:

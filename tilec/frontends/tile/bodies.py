@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tilec.frontends.tools.kernels import captured
 from tilec.frontends.tools.python_errors import function_node
 
 
@@ -68,13 +69,8 @@ class Bodies:
 
 def scope_of(function: FunctionType) -> dict[str, Any]:
     """Return the values of names that a function does not bind: builtins, globals and closure."""
-    found = {**vars(builtins), **function.__globals__}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not bound yet
-            found[name] = None
-    return found
+    free = dict.fromkeys(function.__code__.co_freevars)  # some may not be bound yet
+    return {**vars(builtins), **function.__globals__, **free, **captured(function)}
 
 
 def resolved(node: ast.expr, scope: Mapping[str, Any]) -> Any:

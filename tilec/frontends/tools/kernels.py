@@ -111,6 +111,20 @@ def definition(
     return node, node_location(module.texts, code.co_filename, node, len("def "))[0]
 
 
+def captured(function: FunctionType) -> dict[str, object]:
+    """Return the variables that a function captures from enclosing functions, by name.
+
+    Variables without a value are left out.
+    """
+    values: dict[str, object] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            values[name] = cell.cell_contents
+        except ValueError:  # an empty cell: the compiler reports its use
+            continue
+    return values
+
+
 @contextlib.contextmanager
 def placing(job: Job, texts: Mapping[str, str]) -> Iterator[None]:
     """Add the kernel's location to errors without one, and lines of `texts`, the sources."""
