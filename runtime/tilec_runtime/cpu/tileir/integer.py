@@ -16,7 +16,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Predicate, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import attribute, compute, element
-from tilec_runtime.cpu.tileir.values import Array, storage
+from tilec_runtime.cpu.tileir.values import Array, signed_digits, storage
 
 Bodies = Callable[[Block], "Body"]
 Function = Callable[..., Array]
@@ -41,7 +41,7 @@ def cut(result: Array, kind: Scalar) -> Array:
     if kind is Scalar.I1:
         return (result & 1).astype(np.bool_)
     if kind is Scalar.I4:
-        return ((result.astype(np.int8) & 15) ^ 8) - np.int8(8)
+        return signed_digits(result.astype(np.uint8))
     return result.view(storage(kind))
 
 
@@ -227,16 +227,8 @@ def _beyond(
 
 
 def _read(held: Array, kind: Scalar, is_signed: bool) -> Array:
-    """Convert stored integers to signed or unsigned numbers."""
-    if kind in (Scalar.I1, Scalar.I4):
-        bits = (held.view(np.int8) & ((1 << kind.bits) - 1)).astype(np.int64)
-        return (
-            np.where(bits >> (kind.bits - 1), bits - (1 << kind.bits), bits) if is_signed else bits
-        )
-    wide: Array = (
-        held.astype(np.int64) if is_signed else held.view(f"u{held.itemsize}").astype(np.uint64)
-    )
-    return wide
+    """Convert stored integers to signed or unsigned integers of 64 bits."""
+    return signed(held).astype(np.int64) if is_signed else unsigned(held, kind).astype(np.uint64)
 
 
 def _high_product(x: Array, y: Array, bits: int) -> Array:

@@ -124,9 +124,7 @@ class Layout:
             decoded = raw.view(np.uint32) & _TF32_KEPT
             return decoded.view(np.float32)
         if self.element is Scalar.I4:
-            decoded = raw << np.uint8(4)
-            signed: Array = decoded.view(np.int8) >> np.int8(4)
-            return signed
+            return signed_digits(raw)
         return raw if raw.dtype == self.held else raw.view(self.held)
 
     def encode(self, held: Array) -> Array:
@@ -260,7 +258,12 @@ def _tf32(data: bytes) -> Array:
 
 
 def _four_bits(raw: Array, element: Scalar) -> Array:
-    low = (raw & 0xF).astype(np.uint8)
     if element is Scalar.I4:
-        return ((low ^ 8).astype(np.int8) - 8).astype(np.int8)
-    return low.view(ml_dtypes.float4_e2m1fn)
+        return signed_digits(raw)
+    return (raw & np.uint8(15)).view(ml_dtypes.float4_e2m1fn)
+
+
+def signed_digits(raw: Array) -> Array:
+    """Return the signed integers of 4 bits in the low halves of bytes."""
+    digits: Array = ((raw & np.uint8(15)) ^ np.uint8(8)).view(np.int8)
+    return digits - np.int8(8)
