@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir.check.findings import index_text
-from tilec_runtime.cpu.tileir.flow import Indexed, indexed_accesses
 from tilec_runtime.cpu.tileir.frame import Access, Frame
 from tilec_runtime.cpu.tileir.ir import Block, Function, Op, Scalar, Tile, Token, Value
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
@@ -17,6 +17,8 @@ from tilec_runtime.cpu.tileir.values import Array
 _LEAVES = frozenset({"yield", "continue", "break"})
 _TARGETS = ("view", "source", "destination", "pointers", "pointer")
 _ACCESSES = ("load_", "store_", "atomic_")
+# Operations whose result has the elements of an operand.
+_SAME = {"reshape": "source", "broadcast": "source", "assume": "value"}
 
 
 class Provenance:
@@ -113,6 +115,61 @@ def points(value: Value) -> bool:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Indexed:
+    """An access at the address base + sum of index * stride.
+
+    Attributes:
+        base: index of the array's address among the entry's parameters.
+        terms: index and stride per dimension.
+    """
+
+    base: int
+    terms: tuple[tuple[Value, Value], ...]
+
+
+def _indexed_accesses(function: Function) -> Mapping[int, _Indexed]:
+    """Return the accesses by indices; keys are the numbers of their operations."""
+    makers = {result.index: op for op in function.walk() for result in op.results}
+    parameters = {value.index: index for index, value in enumerate(function.body.args)}
+    accesses: dict[int, _Indexed] = {}
+    for op in function.walk():
+        if not op.name.startswith(_ACCESSES):
+            continue
+        offset = makers.get(_target(op).index)
+        if offset is None or offset.name != "offset":
+            continue
+        base = _origin(offset.operand("pointer"), makers)
+        terms = [_term(value, makers) for value in _summands(offset.operand("offset"), makers)]
+        whole = tuple(term for term in terms if term is not None)
+        if base.index in parameters and len(whole) == len(terms):
+            accesses[op.number] = _Indexed(base=parameters[base.index], terms=whole)
+    return accesses
+
+
+def _origin(value: Value, makers: Mapping[int, Op]) -> Value:
+    """Return the source of a value through reshapes, broadcasts and assumptions."""
+    while (op := makers.get(value.index)) is not None and op.name in _SAME:
+        value = op.operand(_SAME[op.name])
+    return value
+
+
+def _summands(value: Value, makers: Mapping[int, Op]) -> Iterator[Value]:
+    """Yield the summands of a value in the order of addition."""
+    op = makers.get(value.index)
+    if op is None or op.name != "addi":
+        yield value
+        return
+    yield from _summands(op.operand("lhs"), makers)
+    yield op.operand("rhs")
+
+
+def _term(value: Value, makers: Mapping[int, Op]) -> tuple[Value, Value] | None:
+    """Return the factors of a product, or None if the value is not a product."""
+    op = makers.get(value.index)
+    return (op.operand("lhs"), op.operand("rhs")) if op is not None and op.name == "muli" else None
+
+
 class Extents:
     """Compares accesses with the extents of their array.
 
@@ -123,7 +180,7 @@ class Extents:
 
     def __init__(self, function: Function, names: Sequence[str]) -> None:
         self._names = names
-        self._indexed = indexed_accesses(function) if names else {}
+        self._indexed = _indexed_accesses(function) if names else {}
 
     def beyond(self, access: Access, home: MemoryRegion) -> Array | None:
         """Return a mask of the accessed addresses that are not elements of `home`.
@@ -177,7 +234,7 @@ class Extents:
             return None
         return [frame.get(index) for index, _ in indexed.terms]
 
-    def _steps(self, indexed: Indexed, frame: Frame, home: MemoryRegion) -> bool:
+    def _steps(self, indexed: _Indexed, frame: Frame, home: MemoryRegion) -> bool:
         """Whether the kernel multiplies each index by the stride of its dimension."""
         assert home.shape is not None
         assert home.strides is not None
