@@ -58,7 +58,7 @@ class Done:
         abi: arguments of the entry point.
         warnings: warnings of the compiler.
         blob: reference to the image's bytes.
-        cached: whether the image came from the cache or from an identical job of the same build.
+        cached: whether the image came from the cache.
         seconds: compile time in this build; 0 if the cache had the image.
         row: digest of the image's cache entry, which covers `info`, `abi` and `warnings`.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import queue
 import shutil
@@ -150,7 +149,7 @@ class JobRunner:
         fresh: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> tuple[Outcome, ...]:
-        """Return the outcome of each job; jobs with one key are compiled once.
+        """Return the outcome of each job.
 
         Args:
             jobs: jobs to compile.
@@ -162,48 +161,43 @@ class JobRunner:
             ToolchainError: no worker process can be started.
         """
         outcomes: dict[str, Outcome] = {}
-        missing: dict[str, list[KeyedJob]] = {}
+        missing: dict[str, KeyedJob] = {}
         for keyed in jobs:
-            if keyed.key in missing:
-                missing[keyed.key].append(keyed)
-            elif keyed.key not in outcomes:
-                outcome = None if fresh or not keyed.job.cacheable else self._cache.get(keyed.key)
-                if outcome is None:
-                    missing[keyed.key] = [keyed]
-                else:
-                    outcomes[keyed.key] = outcome
-                    if self._remote and self._remote.fills:
-                        self._remote.offer(keyed.key, outcome)
-        self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
+            outcome = None if fresh or not keyed.job.cacheable else self._cache.get(keyed.key)
+            if outcome is None:
+                missing[keyed.key] = keyed
+                continue
+            outcomes[keyed.key] = outcome
+            if self._remote and self._remote.fills:
+                self._remote.offer(keyed.key, outcome)
+        self._observer.started(len(jobs), len(outcomes))
         if self._remote and not fresh:
             outcomes.update(self._fetch(self._remote, missing))
         if missing:
-            outcomes.update(self._compile(list(missing.values()), fresh, meanwhile))
+            outcomes.update(self._compile(missing, fresh, meanwhile))
         self._observer.finished()
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
     def _fetch(
-        self, remote: RemoteCache, missing: dict[str, list[KeyedJob]]
+        self, remote: RemoteCache, missing: dict[str, KeyedJob]
     ) -> Iterator[tuple[str, Outcome]]:
         """Yield outcomes from the remote cache by key; remove their jobs from `missing`."""
-        keys = [key for key, twins in missing.items() if twins[0].job.cacheable]
-        for key, outcome in remote.fetch(keys):
-            for twin in missing.pop(key):
-                self._observer.job_finished(twin.job.id, outcome)
+        for key, outcome in remote.fetch(
+            [key for key, one in missing.items() if one.job.cacheable]
+        ):
+            self._observer.job_finished(missing.pop(key).job.id, outcome)
             yield key, outcome
 
     def _compile(
         self,
-        missing: Sequence[Sequence[KeyedJob]],
+        missing: Mapping[str, KeyedJob],
         fresh: bool,
         meanwhile: Callable[[], None] | None,
     ) -> dict[str, Outcome]:
-        """Compile jobs, given as lists of jobs with one key."""
+        """Compile jobs, given by key."""
         from tilec.compile.worker import Compile
 
-        by_key = {twins[0].key: twins for twins in missing}
-        order = self._longest_first([twins[0] for twins in missing])
-        waiting = {keyed.key for keyed in order}
+        waiting = set(missing)
         outcomes: dict[str, Outcome] = {}
 
         def on_start(request: Request) -> None:
@@ -211,8 +205,7 @@ class JobRunner:
             if request.key not in waiting:
                 return
             waiting.remove(request.key)
-            for twin in by_key[request.key]:
-                self._observer.job_started(twin.job.id)
+            self._observer.job_started(request.job.id)
             if meanwhile and not waiting:
                 meanwhile()
 
@@ -222,35 +215,28 @@ class JobRunner:
                 if request.in_group and reply.lost:
                     self._tell((_apart_note(request.job),))
                     break
-                self._finish(by_key[request.key], reply, outcomes)
+                outcomes[request.key] = self._finish(missing[request.key], reply)
             return [
-                compile_task(by_key[request.key][:1], fresh=fresh, apart=True)
+                compile_task([missing[request.key]], fresh=fresh, apart=True)
                 for request in task.requests
                 if isinstance(request, Compile) and request.key not in outcomes
             ]
 
         work: dict[Hashable, list[KeyedJob]] = {}
-        for keyed in order:
+        for keyed in self._longest_first([*missing.values()]):
             work.setdefault(shared_work(keyed), []).append(keyed)
         tasks = [compile_task(together, fresh=fresh) for together in work.values()]
         self._run(tasks, on_done, on_start)
         return outcomes
 
-    def _finish(
-        self, twins: Sequence[KeyedJob], reply: Reply, outcomes: dict[str, Outcome]
-    ) -> None:
-        """Record the outcome of jobs with one key."""
-        first = twins[0]
+    def _finish(self, keyed: KeyedJob, reply: Reply) -> Outcome:
+        """Report the outcome of a job, and offer its image to the remote cache."""
         self._tell(reply.notes)
-        outcome = self._outcome(first.job, reply.result, reply.printed)
-        outcomes[first.key] = outcome
-        self._observer.job_finished(first.job.id, outcome)
-        if isinstance(outcome, Done):
-            if self._remote and not outcome.cached:
-                self._remote.offer(first.key, outcome)
-            outcome = dataclasses.replace(outcome, cached=True)
-        for twin in twins[1:]:
-            self._observer.job_finished(twin.job.id, outcome)
+        outcome = self._outcome(keyed.job, reply.result, reply.printed)
+        self._observer.job_finished(keyed.job.id, outcome)
+        if self._remote and isinstance(outcome, Done) and not outcome.cached:
+            self._remote.offer(keyed.key, outcome)
+        return outcome
 
     def _run(
         self,

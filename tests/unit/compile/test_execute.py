@@ -14,7 +14,6 @@ from tests.waiting import becomes, ends
 from tilec.compile import worker
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Outcome
-from tilec.compile.keys import KeyedJob
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError, TilecError, ToolchainError
@@ -63,23 +62,6 @@ def test_nothing_to_do_starts_no_process(project) -> None:
         assert pool.declare([]) == ()
         assert pool._pool.started == 0
         assert not (project.root / "spool").exists()
-
-
-def test_equal_keys_are_compiled_once(project) -> None:
-    job = project.keyed(project.job())[0]
-    twin = KeyedJob(
-        job=dataclasses.replace(job.job, variant=Variant(kernel="add", id="twin")), key=job.key
-    )
-    with project.pool(workers=2) as pool:
-        outcomes = pool.compile([job, twin, job])
-    assert len(project.compiled) == 1
-    assert len({done_of(outcome).info.digest for outcome in outcomes}) == 1
-    finished = [event for event in project.observer.events if event[0] == "job_finished"]
-    assert [(event[1], event[2].cached) for event in finished] == [
-        ("add-BM64-sm_90", False),
-        ("twin-sm_90", True),
-        ("add-BM64-sm_90", True),
-    ]
 
 
 MISDEEDS = [
