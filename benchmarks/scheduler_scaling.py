@@ -203,7 +203,7 @@ def task(index: int, seconds: float) -> Task:
     axes = (("JOB", index), ("SECONDS", str(seconds)), ("BYTES", BYTES))
     variant = Variant(kernel="replayed", id=f"replayed-{index}", axes=axes)
     job = Job(spec=spec, variant=variant, target=Target.parse("sm_90"))
-    return Task(requests=(Compile(job=job, key=f"{index:064x}"),), limit=300.0)
+    return Task(requests=(Compile(job=job, key=f"{index:064x}", inputs=""),), limit=300.0)
 
 
 def by_dask(address: str, seconds: Sequence[float], folder: Path) -> None:  # noqa: ARG001

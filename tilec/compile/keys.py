@@ -83,17 +83,16 @@ class KeyedJob:
     Attributes:
         job: the job.
         key: its key.
-        inputs: `inputs_digest` of `files`; if empty, the worker does not check that files are
-            unchanged.
+        inputs: `inputs_digest` of `files`.
         files: the files that the key covers.
         tools: the tools that the key covers.
     """
 
     job: Job
     key: str
-    inputs: str = ""
-    files: tuple[InputFile, ...] = ()
-    tools: tuple[ToolInfo, ...] = ()
+    inputs: str
+    files: tuple[InputFile, ...]
+    tools: tuple[ToolInfo, ...]
 
 
 class KeyMaker:

@@ -63,16 +63,16 @@ class Compile:
     Attributes:
         job: the job.
         key: its cache key.
-        fresh: compile even if the cache has an image.
         inputs: digest of the files that the key covers; an image of other files is refused.
+        fresh: compile even if the cache has an image.
         apart: compile without the job's group, after the group crashed or exceeded its time limit.
             The result then depends on the machine, so it is not cached.
     """
 
     job: Job
     key: str
+    inputs: str
     fresh: bool = False
-    inputs: str = ""
     apart: bool = False
 
     @property
@@ -228,8 +228,7 @@ class Worker:
         image = frontend.compile(dataclasses.replace(job, group=()) if request.apart else job)
         seconds = time.perf_counter() - start
         check_image(image)
-        inputs = inputs_digest(tuple(frontend.inputs(job.spec.source))) if request.inputs else ""
-        if inputs != request.inputs:
+        if inputs_digest(frontend.inputs(job.spec.source)) != request.inputs:
             raise changed(job)
         row = index_row(request.key, image)
         spool = Path(self._setup.spool)
