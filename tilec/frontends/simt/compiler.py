@@ -18,7 +18,7 @@ from tilec.frontends.simt.function import with_constants
 from tilec.frontends.simt.link import LINKER, linked, misdeclared, pieces, undefined
 from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.isolated import isolated
-from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
+from tilec.frontends.tools.machine_code import Code, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.python_errors import located
@@ -56,27 +56,31 @@ class JobCompiler:
         bound = bind(self._job, self._kernel)
         api.warm()
         compiled = isolated(functools.partial(self._ptx, bound))
-        text, code = self._linked(compiled)
+        text, module = self._linked(compiled)
         job, options = self._job, self._kernel.kernel.options
         # numba makes file names absolute with the working directory, NVRTC with the project's.
         folders = sorted({os.getcwd(), job.spec.source.root}, key=len, reverse=True)  # noqa: PTH109 - text, not a path
         text = ptx.relative_files(text, [(folder, "") for folder in folders])
-        lowered = Lowered(
+        code = Code(
             text=ptx.with_isa(text, shipped_isa(job, ptx.isa(text))),
-            maker="numba",
             symbol=self._symbol,
             abi=tuple(bound.abi),
-            arch=f"sm_{job.target.number}",
-            opt=self._opt,
-            lineinfo=self._lineinfo,
-            flags=(f"--maxrregcount={options.max_registers}",) if options.max_registers else (),
             warnings=self._warnings(compiled),
-            ltoir=code,
+            ltoir=module,
             ltoir_release=self._tools["libnvvm"].release if self._is_lto else None,
             linking=self._linking() if self._is_lto else (),
             max_threads=self._kernel.decl.max_threads,
         )
-        return image(self._job, lowered, self._tools["ptxas"])
+        return image(
+            job,
+            code,
+            self._tools["ptxas"],
+            maker="numba",
+            arch=f"sm_{job.target.number}",
+            opt=self._opt,
+            lineinfo=self._lineinfo,
+            flags=[f"--maxrregcount={options.max_registers}"] if options.max_registers else [],
+        )
 
     def _function(self, bound: Binder) -> FunctionType:
         """Return the kernel's function with constants bound and captured numbers as parameters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from tilec.frontends.tools import abi, ptx, ptxas
 from tilec.frontends.tools.search import Tool
@@ -51,41 +52,59 @@ class Code:
     shared: int = 0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Lowered(Code):
-    """Code for ptxas to assemble.
+def image(
+    job: Job,
+    code: Code,
+    tool: Tool,
+    *,
+    maker: str,
+    arch: str,
+    opt: int,
+    lineinfo: bool,
+    debug: bool = False,
+    flags: Sequence[str] = (),
+) -> Image:
+    """Assemble a kernel with ptxas, and return its image.
 
-    Attributes:
-        maker: the compiler that made it, for messages.
+    Args:
+        job: the job.
+        code: the kernel.
+        tool: ptxas.
+        maker: the compiler that made the PTX, for messages.
         arch: architecture for ptxas (`sm_90a`).
-        opt, lineinfo, debug: options for ptxas.
+        opt: optimisation level, 0 to 3.
+        lineinfo: keep source lines.
+        debug: make code for a debugger.
         flags: further flags of ptxas.
-    """
-
-    maker: str
-    arch: str
-    opt: int
-    lineinfo: bool
-    debug: bool = False
-    flags: tuple[str, ...] = ()
-
-
-def image(job: Job, lowered: Lowered, tool: Tool) -> Image:
-    """Assemble a kernel with ptxas (`tool`), and return its image.
 
     Raises:
         CompileError: ptxas refuses the code (with log and command), or the code takes other
             arguments than a launch passes.
         ToolchainError: ptxas does not start.
     """
-    done = _assembled(job, lowered, tool)
+    done = ptxas.assemble(
+        tool.path,
+        code.text,
+        arch=arch,
+        opt=opt,
+        lineinfo=lineinfo,
+        debug=debug,
+        extra=flags,
+        timeout=job.spec.timeout,
+    )
+    if done.timed_out:
+        raise timeout_error("ptxas", job.spec.timeout, log=done.log, command=done.command)
+    if not done.cubin:
+        first = ptx.first_complaint(done.log)
+        message = f"ptxas refuses the PTX that {maker} made: {first}"
+        raise CompileError(message, log=done.log, command=done.command)
     try:
-        entry = read_cubin(done.cubin).kernel(lowered.symbol)
+        entry = read_cubin(done.cubin).kernel(code.symbol)
     except BundleError as exc:
         message = f"the image that ptxas made cannot be read: {exc.what}"
         raise CompileError(message, log=done.log) from exc
-    abi.check(lowered.abi, entry.params, job.spec.decl, stated=bool(job.spec.abi))
-    return finished(job, lowered, entry, cubin=done.cubin, log=done.log, release=tool.release)
+    abi.check(code.abi, entry.params, job.spec.decl, stated=bool(job.spec.abi))
+    return finished(job, code, entry, cubin=done.cubin, log=done.log, release=tool.release)
 
 
 def finished(
@@ -197,23 +216,3 @@ def timeout_error(subject: str, limit: float, *, log: str = "", command: str = "
         command=command,
         overtime=True,
     )
-
-
-def _assembled(job: Job, lowered: Lowered, tool: Tool) -> ptxas.Assembled:
-    done = ptxas.assemble(
-        tool.path,
-        lowered.text,
-        arch=lowered.arch,
-        opt=lowered.opt,
-        lineinfo=lowered.lineinfo,
-        debug=lowered.debug,
-        extra=lowered.flags,
-        timeout=job.spec.timeout,
-    )
-    if done.timed_out:
-        raise timeout_error("ptxas", job.spec.timeout, log=done.log, command=done.command)
-    if not done.cubin:
-        first = ptx.first_complaint(done.log)
-        message = f"ptxas refuses the PTX that {lowered.maker} made: {first}"
-        raise CompileError(message, log=done.log, command=done.command)
-    return done

@@ -25,16 +25,6 @@ class Assembled:
     timed_out: bool = False
 
 
-def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
-    """Return flags of ptxas for an optimisation level, followed by those of the manifest."""
-    return [*([] if opt >= 3 else [f"-O{opt}"]), *extra]
-
-
-def information(*, lineinfo: bool, debug: bool) -> list[str]:
-    """Return flags of ptxas for debug information."""
-    return ["-g"] if debug else ["-lineinfo"] if lineinfo else []
-
-
 def assemble(
     ptxas: str,
     text: str,
@@ -61,12 +51,11 @@ def assemble(
     Raises:
         ToolchainError: ptxas cannot be started.
     """
+    options = ["-lineinfo"] if lineinfo else []
+    options += [] if opt >= 3 else [f"-O{opt}"]
+    options = ["-g"] if debug else options
     # ptxas writes its command line into the cubin: fixed file names keep it reproducible.
-    options = [
-        *information(lineinfo=lineinfo, debug=debug),
-        *flags(opt=3 if debug else opt, extra=extra),
-    ]
-    arguments = [f"-arch={arch}", "-v", *options, "k.ptx", "-o", "k.cubin"]
+    arguments = [f"-arch={arch}", "-v", *options, *extra, "k.ptx", "-o", "k.cubin"]
     data = text.encode("utf-8", "surrogateescape")
     done, cubin = run_on_file([ptxas, *arguments], "k.ptx", data, "k.cubin", timeout=timeout)
     return Assembled(

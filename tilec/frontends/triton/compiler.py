@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.frontends.tools import ptx
-from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
+from tilec.frontends.tools.machine_code import Code, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.triton import api
@@ -49,24 +49,28 @@ class JobCompiler:
                 cause="the tiles of all stages of the pipeline are in shared memory at once",
                 fix="take smaller tiles or fewer num_stages, for this target in hints, or exclude the variant in [[override]]",
             )
-        lowered = Lowered(
+        code = Code(
             text=ptx.relative_files(compiled.ptx, ((job.spec.source.root, ""),)),
-            maker="Triton",
             symbol=compiled.symbol,
             abi=self._abi(bound, compiled),
-            arch=f"sm_{target.cc[0]}{target.cc[1]}{'a' if target.cc >= EXACT else ''}",
-            opt=job.spec.opt,
-            lineinfo=job.spec.lineinfo,
-            debug=job.spec.debug,
-            # Triton's own flags: --regAllocOptLevel works around a bug of ptxas' allocator.
-            flags=(*(() if compiled.fusion else ("--fmad=false",)), "--regAllocOptLevel=2"),
             warnings=native_diagnostics(compiled.log, self._module.texts, severity="warning"),
             exact=target.kind is not TargetKind.PTX and not target.suffix and target.cc >= EXACT,
             block=(compiled.threads, 1, 1),
             cluster=(compiled.clusters, 1, 1) if compiled.clusters > 1 else (),
             shared=compiled.shared,
         )
-        return image(self._job, lowered, self._tool)
+        return image(
+            job,
+            code,
+            self._tool,
+            maker="Triton",
+            arch=f"sm_{target.cc[0]}{target.cc[1]}{'a' if target.cc >= EXACT else ''}",
+            opt=job.spec.opt,
+            lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
+            # Triton's own flags: --regAllocOptLevel works around a bug of ptxas' allocator.
+            flags=[*([] if compiled.fusion else ["--fmad=false"]), "--regAllocOptLevel=2"],
+        )
 
     def _abi(self, bound: Binder, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
         """Return the arguments with the compiler's tensor maps and scratch memory filled in."""
