@@ -110,7 +110,6 @@ class Compiler:
             linking=linking,
             # nvcc writes the path of its temporary source into debug information.
             reproducible=not cuda.options.unchecked and not (spec.debug and nvcc),
-            max_threads=decl.max_threads,
         )
         release = cuda.tools["ptxas"].release
         return finished(

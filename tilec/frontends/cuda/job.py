@@ -11,7 +11,7 @@ from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import Diagnostic
-from tilec_runtime.model.arch import TargetKind, Version
+from tilec_runtime.model.arch import TargetKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,11 +40,6 @@ class CudaJob:
         return self.tools["headers"].path
 
     @property
-    def ptx(self) -> bool:
-        """Whether the target is PTX."""
-        return self.job.target.kind is TargetKind.PTX
-
-    @property
     def lto(self) -> bool:
         """Whether the target is LTO-IR."""
         return self.job.target.kind is TargetKind.LTOIR
@@ -67,7 +62,6 @@ class DeviceCompile:
         log: output of all tools.
         warnings: warnings in the log, and those of tilec.
         command: the equivalent nvcc command.
-        isa: PTX ISA to ship, for a PTX target.
         ltoir: LTO-IR: before the link of the source alone, after it of everything.
     """
 
@@ -78,5 +72,4 @@ class DeviceCompile:
     log: str
     warnings: tuple[Diagnostic, ...] = ()
     command: str
-    isa: Version | None = None
     ltoir: bytes = b""

@@ -205,10 +205,8 @@ class ProgramCompiler:
         )
         text = ptx_text.relative_files(program.text, roots)
         own = ptx_text.isa(text)
-        isa = shipped_isa(job.job, own) if job.ptx else None
-        program = dataclasses.replace(
-            program, text=ptx_text.with_isa(text, isa) if isa else text, isa=isa
-        )
+        text = ptx_text.with_isa(text, shipped_isa(job.job, own))
+        program = dataclasses.replace(program, text=text)
         done = self._ptxas(program.text)
         log = "\n".join(part for part in (program.log, done.log) if part)
         command = f"{program.command} && {done.command}"
@@ -239,14 +237,10 @@ class ProgramCompiler:
     def _not_assembled(
         self, program: DeviceCompile, own: Version, log: str, command: str
     ) -> CompileError:
-        isa = program.isa
+        isa = ptx_text.isa(program.text)
         # If ptxas refuses the text with its own ISA too, a newer driver would not help.
-        if (
-            isa
-            and isa < own
-            and (
-                ptx_text.needed_isa(log) or self._ptxas(ptx_text.with_isa(program.text, own)).cubin
-            )
+        if isa < own and (
+            ptx_text.needed_isa(log) or self._ptxas(ptx_text.with_isa(program.text, own)).cubin
         ):
             return not_lowered(program.text, isa, log, command)
         return self._refused(log, command)

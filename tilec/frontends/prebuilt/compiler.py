@@ -25,7 +25,7 @@ from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image, cubin_im
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinParam, read_cubin
 from tilec_runtime.errors import CompileError, Location
-from tilec_runtime.model.arch import TargetKind, Version
+from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
@@ -104,11 +104,11 @@ class _Maker:
                 f"there is no kernel {self._symbol!r}; there is {names}",
                 fix="name one of these in `symbol`",
             )
-        isa = shipped_isa(self._job, module.isa) if target.kind is TargetKind.PTX else None
-        lowered = ptx.with_isa(text, isa) if isa and isa != module.isa else text
+        isa = shipped_isa(self._job, module.isa)
+        lowered = ptx.with_isa(text, isa) if isa != module.isa else text
         done = self._ptxas(lowered)
         if not done.cubin:
-            raise self._refused(done, text, lowered, isa)
+            raise self._refused(done, text, lowered)
         kernel = read_cubin(done.cubin).kernel(self._symbol)
         check_cluster(self._job.spec.cluster, kernel, "code")
         lto = target.kind is TargetKind.LTOIR
@@ -121,7 +121,6 @@ class _Maker:
             # its release is new enough.
             ltoir_release=self._opener.tool("libnvJitLink").release if lto else None,
             linking=ltoir.linking(opt=self._job.spec.opt) if lto else (),
-            max_threads=entry.max_threads,
         )
         release = self._opener.tool("ptxas").release
         return finished(self._job, code, kernel, cubin=done.cubin, log=done.log, release=release)
@@ -181,11 +180,9 @@ class _Maker:
             raise timeout_error(message, spec.timeout, log=done.log, command=done.command)
         return done
 
-    def _refused(
-        self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None
-    ) -> CompileError:
-        if text != lowered and isa is not None and self._ptxas(text).cubin:
-            error = not_lowered(lowered, isa, done.log, done.command)
+    def _refused(self, done: ptxas.Assembled, text: str, lowered: str) -> CompileError:
+        if text != lowered and self._ptxas(text).cubin:
+            error = not_lowered(lowered, ptx.isa(lowered), done.log, done.command)
         else:
             first = ptx.first_complaint(done.log)
             problem = f"ptxas refuses this PTX for {self._job.target}: {first}"

@@ -69,7 +69,6 @@ class JobCompiler:
             ltoir=module,
             ltoir_release=self._tools["libnvvm"].release if self._is_lto else None,
             linking=self._linking() if self._is_lto else (),
-            max_threads=self._kernel.decl.max_threads,
         )
         return image(
             job,

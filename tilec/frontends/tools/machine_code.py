@@ -31,7 +31,6 @@ class Code:
         linking: linker options for the LTO-IR.
         exact: whether the machine code runs on exactly this architecture.
         reproducible: whether another build gives the same bytes.
-        max_threads: most threads of a block, for code that does not state them.
         block: block size that the compiler chose, in threads; may be empty.
         cluster: cluster size that the compiler chose, in blocks; may be empty.
         shared: dynamic shared memory in bytes.
@@ -46,7 +45,6 @@ class Code:
     linking: tuple[str, ...] = ()
     exact: bool = False
     reproducible: bool = True
-    max_threads: int = 0
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
     shared: int = 0
@@ -134,7 +132,7 @@ def finished(
         ptx_isa=code.ltoir_release or isa,
         cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(job, release),
         resources=dataclasses.replace(entry.resources(spills), shared=entry.shared + code.shared),
-        max_threads=entry.max_threads or code.max_threads,
+        max_threads=entry.max_threads,
         required_block=entry.required_block,
         cluster=code.cluster or entry.cluster,
         block=code.block,

@@ -47,7 +47,7 @@ def isa(text: str) -> Version:
 
 
 def with_isa(text: str, version: Version) -> str:
-    """Return the text with another `.version`."""
+    """Return the text with this `.version`."""
     return _VERSION.sub(lambda m: f"{m[1]}{version[0]}.{version[1]}", text, count=1)
 
 
