@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -164,27 +165,20 @@ def _saved_lines(
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
         yield f"saved, but not measured in this run: {listed(left, SHOWN)}"
-    by = _by_standing(results)
-    slower, unclear = by[Standing.SLOWER], by[Standing.UNCLEAR]
-    same_code = [case.name for case in slower if case.same_code]
+    changes = [(case, case.change.standing) for case in results if case.change is not None]
+    same_code = [case.name for case, how in changes if how is Standing.SLOWER and case.same_code]
     if same_code:
         yield f"{listed(same_code, SHOWN)}: the code is that of the saved times, so something else is slower"
+    unclear = [case.name for case, how in changes if how is Standing.UNCLEAR]
     if unclear:
-        noisy = listed([case.name for case in unclear], SHOWN)
+        noisy = listed(unclear, SHOWN)
         yield f"too noisy to tell: {noisy}; increase --seconds, or use an idle machine"
-    counts = {standing: len(cases) for standing, cases in by.items() if cases}
+    found = Counter(how for _, how in changes)
+    counts = {standing: found[standing] for standing in Standing if found[standing]}
     shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
-    compared = plural(sum(counts.values()), "case")
+    compared = plural(len(changes), "case")
     message = f"{compared} compared with saved times, {100 * limit:g}% allowed"
     yield f"{_verdict(counts) if gate else ''}{message}: {shown or 'nothing to compare'}"
-
-
-def _by_standing(results: Sequence[CaseBench]) -> dict[Standing, list[CaseBench]]:
-    by: dict[Standing, list[CaseBench]] = {standing: [] for standing in Standing}
-    for case in results:
-        if case.change is not None:
-            by[case.change.standing].append(case)
-    return by
 
 
 def _verdict(counts: Mapping[Standing, int]) -> str:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilec.compile.own import own_command
 from tilec_runtime.errors import TilecError
 from tilec_runtime.foreign import printable
 
@@ -19,23 +18,11 @@ SMALL = "small"  # take the case's small sizes
 UNSET = "unset"  # do not write inputs with dist = "empty"
 
 
-def command(manifest: Path, bundle: Path, case: str, device: int, *options: str) -> list[str]:
-    """Return the command line that launches a case.
-
-    Args:
-        manifest: manifest of the project.
-        bundle: a file or a directory.
-        case: full name of the case, such as `gemm/4k[f16]`.
-        device: number of the GPU.
-        options: `SMALL`, `UNSET`.
-    """
-    return own_command(
-        "tilec.cli.launch_case", str(manifest), str(bundle), case, f"cuda:{device}", *options
-    )
-
-
 def main() -> int:
-    """Launch the case in the process's arguments, and return the exit code."""
+    """Launch a case, and return the exit code.
+
+    The arguments of the process are manifest, bundle, case, device, and options.
+    """
     manifest, bundle, case, device, *options = sys.argv[1:]
     try:
         _launch(Path(manifest), Path(bundle), case, device, options)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli import launch_case
 from tilec.cli.app import App
 from tilec.cli.cases import (
     Opened,
@@ -26,6 +25,7 @@ from tilec.cli.cases import (
 )
 from tilec.cli.complete import completes, names_of
 from tilec.cli.devices import device_option, find_gpu
+from tilec.compile.own import own_command
 from tilec_runtime.errors import MissingError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -45,11 +45,10 @@ class Watched:
     device: DeviceInfo
 
     def command(self, app: App, *options: str) -> list[str]:
-        """Return the command line of the launch; options as for `launch_case.command`."""
-        assert self.opened.path is not None
-        return launch_case.command(
-            app.manifest_path(), self.opened.path, self.case.name, self.device.ordinal, *options
-        )
+        """Return the command line of the launch; options are `SMALL` and `UNSET`."""
+        words = (app.manifest_path(), self.opened.path, self.case.name)
+        place = f"cuda:{self.device.ordinal}"
+        return own_command("tilec.cli.launch_case", *map(str, words), place, *options)
 
     def symbols(self) -> tuple[str, ...]:
         """Return the entry points that the launch may use."""
