@@ -45,7 +45,7 @@ def print_difference(app: App, difference: Difference) -> None:
     images = ", ".join(f"{count} {noun}" for count, noun in counts if count) or "none"
     app.say(f"\n{style('images', bold=True)}  {images}")
     if difference.images:
-        _changed_images(app, difference.images)
+        app.table(DIFF_HEADS, [_change_row(image) for image in difference.images], indent="  ")
     _ids(app, "added", difference.added)
     _ids(app, "removed", difference.removed)
     if difference.tools:
@@ -53,10 +53,6 @@ def print_difference(app: App, difference: Difference) -> None:
     for tool in difference.tools:
         text = f"{tool.old or 'none'} {ARROW} {tool.new or 'none'}"
         app.say(f"  {tool.name} {f'{tool.new}, another file' if tool.old == tool.new else text}")
-
-
-def _changed_images(app: App, images: Sequence[ImageChange]) -> None:
-    app.table(DIFF_HEADS, [_change_row(image) for image in images], indent="  ")
 
 
 def _ids(app: App, change: str, ids: Sequence[str]) -> None:

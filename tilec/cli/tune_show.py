@@ -95,7 +95,7 @@ class Display:
         app.clear_status()
         app.say(style(result.space.case.name, bold=True))
         _print_table(app, result)
-        for line in _remarks(result):
+        for line in (*_decision(result), *_doubts(result)):
             app.say(f"  {line}")
         app.say()
 
@@ -128,11 +128,6 @@ def _print_table(app: App, result: CaseResult) -> None:
     if hidden:
         counts = ", ".join(f"{count} {status}" for status, count in hidden.items())
         app.say(f"  and {counts} (--verbose shows them)")
-
-
-def _remarks(result: CaseResult) -> list[str]:
-    """Return the decision about the winner, and doubts about the times."""
-    return [*_decision(result), *_doubts(result)]
 
 
 def _decision(result: CaseResult) -> Iterator[str]:
