@@ -58,7 +58,9 @@ class App:
     @property
     def base(self) -> Path:
         """The directory that relative paths on the command line start from."""
-        return self.settings.cwd / self.directory
+        return (
+            (self.settings.cwd / self.directory).resolve() if self.directory else self.settings.cwd
+        )
 
     def path(self, text: str | Path) -> Path:
         """Return the absolute path for a path on the command line."""

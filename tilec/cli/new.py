@@ -87,7 +87,7 @@ def module_name(name: str) -> str:
     except ValueError as error:
         raise UsageError(
             f"{name!r} gives a module that a manifest refuses: {error}",
-            fix="take another name, such as acme-kernels",
+            fix="take a name such as acme-kernels",
         ) from error
 
 

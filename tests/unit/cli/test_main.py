@@ -175,6 +175,12 @@ def test_a_directory_that_does_not_exist(cli, project: Path) -> None:
         assert done.err.startswith("error: -C nowhere: not a directory\n")
 
 
+def test_a_parent_directory_is_no_part_of_the_project_in_it(cli, project: Path) -> None:
+    done = cli("-C", "..", "check")
+    assert done.code == 2
+    assert done.err.startswith(f"error: no tilec.toml in {project.parent} or any directory above")
+
+
 def test_completion_scripts(cli) -> None:
     assert "complete -o nosort -F _tilec_completion tilec" in cli("completion", "bash").out
     assert "#compdef tilec" in cli("completion", "zsh").out
