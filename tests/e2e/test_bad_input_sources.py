@@ -10,10 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, TWICE_CU, Cli, tree, write
-from tests.runtime_samples import Array
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import load
-from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -160,34 +156,3 @@ def test_a_broken_source_is_in_the_way_of_its_own_kernels_only(cli: Cli, tmp_pat
     assert cli.good(root, "build", "--select", "twice*").up_to_date
     assert "twice-sm_90" in cli.good(root, "build", "--list", "--select", "twice*").out
     assert cli(root, "build", "--select", "twice*", "--select", "add").code == 1
-
-
-def test_entry_points_of_two_sources_may_have_one_name(cli: Cli, tmp_path: Path) -> None:
-    """Each source is a module of its own: both are loaded, and each kernel is its own. One source
-    cannot hold two.
-    """
-    kernel = '[kernel.{0}]\nsource = "k/{0}.cu:k"\nlaunch = {{ grid = [1], block = [1] }}\nargs = ["y.ptr"]\nparams = {{ y = {{ rank = 1 }} }}\n'
-    text = 'extern "C" __global__ void k(float* y) {{ *y = {}; }}\n'
-    write(
-        tmp_path,
-        HEAD + kernel.format("one") + kernel.format("two"),
-        {"k/one.cu": text.format(1), "k/two.cu": text.format(2)},
-    )
-    cli.good(tmp_path, "build", "--targets", "sm_90")
-    bundle = Bundle.open(next((tmp_path / "dist").glob("*.tilec")))
-    images = [
-        image
-        for info in bundle.info.kernels
-        for variant in info.variants
-        for image in variant.images
-    ]
-    assert [image.symbol for image in images] == ["k", "k"]
-    driver = FakeDriver(kernels={"k": FakeKernel(abi=bundle.info.kernels[0].variants[0].abi)})
-    module = load(bundle, 0, driver=driver)
-    for name in ("one", "two", "one"):
-        module.kernels[name](Array(4))
-    assert [data for _, data in driver.loads] == [bundle.image(image.digest) for image in images]
-    (tmp_path / "k" / "one.cu").write_text(text.format(1) * 2, encoding="utf-8")
-    done = cli(tmp_path, "build", "--targets", "sm_90")
-    assert done.code == 1
-    assert "k/one.cu:2:28: error: " in done.err

@@ -31,6 +31,7 @@ launch = { grid = ["cdiv(x.size, 64)"], block = [64] }
 
 [kernel.alone]
 source = "k/alone.cu"
+link = ["k/part.cu"]
 launch = { grid = ["cdiv(x.size, 64)"], block = [64] }
 
 [kernel.scaled]
@@ -66,7 +67,10 @@ def {name}(z, x, TILE: ct.Constant[int]):
 FILES = {
     "k/near.cu": CU.format(include='#include "near.cuh"', name="near", factor="near_factor()"),
     "k/far.cu": CU.format(include="#include <deep/far.cuh>", name="far", factor="far_factor()"),
-    "k/alone.cu": CU.format(include="", name="alone", factor="3.0f"),
+    "k/alone.cu": CU.format(
+        include="__device__ float part();", name="alone", factor="3.0f * part()"
+    ),
+    "k/part.cu": "__device__ float part() { return 2.0f; }\n",
     "include/near.cuh": '#pragma once\n#include "deep/far.cuh"\n__device__ float near_factor() { return far_factor() + 1.0f; }\n',
     "include/deep/far.cuh": '#pragma once\n#include "floor.cuh"\n__device__ float far_factor() { return FLOOR; }\n',
     "include/deep/floor.cuh": "#pragma once\n#define FLOOR 5.0f\n",
@@ -110,6 +114,7 @@ EDITS = {
         [("include/deep/floor.cuh", "5.0f", "6.0f")],
         {"near-sm_90", "far-sm_90"},
     ),
+    "a linked source": ([("k/part.cu", "2.0f", "7.0f")], {"alone-sm_90"}),
     "module of a module": ([("lib/base.py", "4.0", "8.0")], {"scaled-TILE128-sm_90"}),
     "sources of two languages": (
         [("k/alone.cu", "3.0f", "4.0f"), ("t/plain.py", "2.0", "3.0")],
