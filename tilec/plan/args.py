@@ -18,6 +18,9 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.tensormap import ALIGN, GRANULE, MOST_RANK, SIZE
 
+DESCRIBED = (
+    'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
+)
 _SLICE = "slice"
 
 
@@ -31,16 +34,14 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         return kernel
     written = tuple(_as_tensor(table) if table.kind == _SLICE else table for table in kernel.params)
     kernel = dataclasses.replace(kernel, params=written)
-    if (
-        kernel.language == "simt" or kernel.args is not None
-    ):  # SIMT Python has slices of its own; given `args` list the arguments already
+    # SIMT Python has slices of its own; given `args` list the arguments already.
+    if kernel.language == "simt" or kernel.args is not None:
         return kernel
     axes = dict(kernel.matrix.axes)
-    declared = [param for param in decl.params if param.given and param.name not in axes]
+    rest = (param for param in decl.params if param.given and param.name not in axes)
     tables = {table.name: table for table in kernel.params}
     args: list[str] = []
     taken: list[ParamTable] = []
-    rest = iter(declared)
     for param in rest:
         taken.append(tables.pop(param.name, ParamTable(name=param.name)))
         if param.name not in sliced:
@@ -84,11 +85,6 @@ def passed_name(entry: expr.Expr) -> str:
     """Return the parameter that an entry of `args` passes unchanged, or an empty string."""
     name = entry.text.strip().removesuffix(".ptr")
     return name if name in entry.names else ""
-
-
-DESCRIBED = (
-    'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
-)
 
 
 def offsets(decl: ParamDecl) -> str:

@@ -124,14 +124,11 @@ class Planner:
         for variant, target in itertools.product(everything, targets):
             self.languages[f"{variant.id}-{target}"] = kernel.language
         spec = self._spec(kernel, decl, source, params)
-        offered = [
+        jobs = self._selected(
             job
             for variant in variants
             for job in self._jobs(spec, kernel, variant, targets, language, report)
-        ]
-        self.offered += offered
-        takes = self.selection.takes
-        jobs = tuple(job for job in offered if takes(kernel.name, job.variant.id, job.target))
+        )
         self._check_targets(kernel, variants, reasons, language, report)
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
@@ -144,6 +141,13 @@ class Planner:
         )
         space = space_digest(self.manifest, kernel, everything)
         return PlannedKernel(info=info, jobs=jobs, manifest=kernel, space=space)
+
+    def _selected(self, offered: Iterable[Job]) -> tuple[Job, ...]:
+        """Return the selected ones of a kernel's jobs."""
+        jobs = tuple(offered)
+        self.offered += jobs
+        takes = self.selection.takes
+        return tuple(job for job in jobs if takes(job.spec.name, job.variant.id, job.target))
 
     def _check_targets(
         self,
