@@ -119,6 +119,7 @@ class Planner:
         reasons = language.reasons(self.wanted)
         targets = [target for target, reason in reasons.items() if not reason]
         variants, table = self._taken_up(kernel, params, everything, targets, tuned)
+        self._check_targets(kernel, variants, reasons, language, report)
         variants = for_targets(kernel, variants, targets)
         # Overrides may be for variants that a tuning table leaves out.
         for variant, target in itertools.product(everything, targets):
@@ -129,7 +130,6 @@ class Planner:
             for variant in variants
             for job in self._jobs(spec, kernel, variant, targets, language, report)
         )
-        self._check_targets(kernel, variants, reasons, language, report)
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
         check_names(jobs, report)
@@ -158,15 +158,14 @@ class Planner:
         report: Report,
     ) -> None:
         """Report selected targets that the language refuses, and a shipped kernel without a target."""
-        selection = self.selection
-        for variant, (target, reason) in itertools.product(variants, reasons.items()):
-            # An override or `--select` may exclude a target that the language refuses.
-            allowed = reason and selection.allows(variant.id, target)
-            if allowed and selection.takes(kernel.name, variant.id, target):
-                report(f"target {target}: {reason}")
-        if reasons or not self.shipped:
-            return
-        if selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
+        pairs = itertools.product(variants, self.wanted)
+        # An override, `--select` or the matrix may exclude a target that the language refuses.
+        asked = [(v, t) for v, t in pairs if self.selection.takes(kernel.name, v.id, t)]
+        for variant, target in asked:
+            built = is_for(kernel, variant.axes, target)
+            if reasons.get(target) and built and self.selection.allows(variant.id, target):
+                report(f"target {target}: {reasons[target]}")
+        if asked and not reasons and self.shipped:
             report(no_target(kernel, language, self.wanted))
 
     def _jobs(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -131,11 +130,6 @@ class Selection:
         return not self._select or any(
             _selects(glob, pattern, kernel, variant, target) for glob, pattern in self._select
         )
-
-    def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
-        """Return whether `--select` matches a kernel with any of the targets."""
-        pairs = itertools.product(variants, targets)
-        return not self._select or any(self.takes(kernel, *pair) for pair in pairs)
 
     def require_match(self, jobs: Sequence[Job]) -> None:
         """Refuse `--select` globs that match none of the jobs.

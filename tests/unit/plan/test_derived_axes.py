@@ -78,6 +78,12 @@ def test_a_target_may_have_values_of_its_own() -> None:
     ]
 
 
+def test_a_kernel_with_values_by_target_names_a_target_that_its_language_refuses() -> None:
+    assert problems(by_target(), targets=("sm_90a",)) == [
+        "kernel.gemm: target sm_90a: plain names only"
+    ]
+
+
 def test_values_stand_apart_from_names_that_end_in_digits() -> None:
     matrix = Matrix(axes=(("T", ("f16",)), ("M1", (32,)), ("BM", (64,)), ("BN", (64,))))
     kernel = tile_kernel(matrix=matrix, launch=Launch(grid=("cdiv(c.shape[0], M1)",)), default=())
