@@ -85,28 +85,6 @@ class CaseResult:
     repeats: Repeats | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class RunReport:
-    """The results of a run, in the order of its cases."""
-
-    results: tuple[CaseResult, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Return whether no case failed, and not every case was skipped."""
-        good = all(result.status in ("passed", "ran", "skipped") for result in self.results)
-        return good and not self.idle
-
-    @property
-    def idle(self) -> bool:
-        """Return whether there were cases, and the device could run none."""
-        return bool(self.results) and all(result.status == "skipped" for result in self.results)
-
-    def count(self, status: str) -> int:
-        """Return the number of results with a status."""
-        return sum(result.status == status for result in self.results)
-
-
 Save = Callable[[BoundCase, str, Array], None]
 
 

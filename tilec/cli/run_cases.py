@@ -18,7 +18,7 @@ from tilec.case.device import KernelCall, ModuleDevice
 from tilec.case.files import storable
 from tilec.case.functions import Functions
 from tilec.case.inputs import Array, planned_inputs
-from tilec.case.run import CaseResult, RunReport, Save, run_case
+from tilec.case.run import CaseResult, Save, run_case
 from tilec.cli.app import App
 from tilec.cli.cases import Opened, package_json
 from tilec.cli.devices import NEEDS_GPU
@@ -99,17 +99,16 @@ class CaseRunner:
         self._shown.print(result)
 
     def _finish(self) -> int:
-        report = RunReport(results=tuple(self._results))
         code = _exit_code(self._results, self._kernels)
         compiled = self._place.compiled if self._place else ()
         for image in compiled:
             self._app.note(str(image))
         if self._app.json:
             head = package_json(self._opened, self._manifest)
-            body = document(self._device, report, compiled)
+            body = document(self._device, self._results, compiled)
             self._app.document("run", {**head, **body, "ok": code == 0})
         elif code or len(self._results) > 1 or self._results[0].status == "ran":
-            self._app.say(summary(report, self._device))
+            self._app.say(summary(self._results, self._device))
         return code
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tilec.case.cases import BoundCase
 from tilec.case.chains import chain_text
 from tilec.case.compare import Bin, Element
 from tilec.case.report import to_json
-from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
+from tilec.case.run import CaseResult, OutputResult, Repeats
 from tilec.cli.app import App
 from tilec.cli.devices import device_json
 from tilec.cli.failures import located_text
@@ -139,13 +140,13 @@ def _bin(one: Bin, most: int) -> list[Cell]:
     return [one.label, str(one.count), (str(one.off), color), (bar, color)]
 
 
-def summary(report: RunReport, device: DeviceInfo) -> str:
+def summary(results: Sequence[CaseResult], device: DeviceInfo) -> str:
     """Return the number of cases by status, and the reasons of skipped ones."""
     where = "the cpu device" if device.interprets else device.name
-    counts = [(report.count(status), text) for status, (_, _, text) in STATUSES.items()]
-    parts = ", ".join(f"{count} {text}" for count, text in counts if count)
-    skipped = ((r.case.kernel, r.reason) for r in report.results if r.status == "skipped")
-    head = f"\n{plural(len(report.results), 'case')} on {where}: {parts}"
+    counts = Counter(result.status for result in results)
+    parts = [f"{counts[name]} {text}" for name, (_, _, text) in STATUSES.items() if counts[name]]
+    skipped = ((r.case.kernel, r.reason) for r in results if r.status == "skipped")
+    head = f"\n{plural(len(results), 'case')} on {where}: {', '.join(parts)}"
     return "\n".join([head, *skipped_lines(skipped)])
 
 
@@ -156,10 +157,10 @@ def skipped_lines(skipped: Iterable[tuple[str, str]], verb: str = "skipped") -> 
 
 
 def document(
-    device: DeviceInfo, report: RunReport, compiled: Sequence[Compiled] = ()
+    device: DeviceInfo, results: Sequence[CaseResult], compiled: Sequence[Compiled] = ()
 ) -> dict[str, Any]:
     """Return a run as JSON values; `compiled` are the images compiled at load."""
-    body = {"device": device_json(device), **to_json(report)}
+    body = {"device": device_json(device), **to_json(results)}
     if compiled:
         body["compiled"] = [
             {"variant": i.variant, "target": i.target, "by": i.by.value} for i in compiled
