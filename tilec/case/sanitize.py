@@ -308,7 +308,6 @@ def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:
     for result in results:
         counts[result.status] += 1
     return {
-        "ok": not counts["findings"] and not counts["error"],
         "counts": counts,
         "cases": [_case_json(result) for result in results],
         "checked": list(CHECKED),

@@ -207,7 +207,8 @@ def _end(
     if app.json:
         rows = (*left.items(), *((case.name, reason) for case, reason in skipped))
         texts = [{"name": name, "reason": reason} for name, reason in rows]
-        app.document("sanitize", {**body, "unchecked": texts})
+        ok = _exit_code(counts) == 0
+        app.document("sanitize", {"ok": ok, **body, "unchecked": texts})
         return
     parts = [f"{counts[name]} {text}" for name, (_, _, text) in STATUSES.items() if counts[name]]
     app.say(f"{message}: {', '.join(parts) or 'nothing is built for this GPU'}")

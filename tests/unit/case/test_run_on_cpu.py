@@ -174,8 +174,13 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Cli)
     passed, skipped = document["cases"]
     assert (passed["status"], skipped["status"], skipped["outputs"]) == ("passed", "skipped", [])
     assert skipped["reason"].startswith("it is a CUDA C++ kernel")
-    alone = tilec("native", "--json")
-    assert (alone.code, json.loads(alone.out)["ok"]) == (3, False)
+
+
+@pytest.mark.parametrize("command", ["run", "sanitize"])
+def test_json_of_nothing_that_could_be_run_is_not_ok(tilec: Cli, cli: Cli, command: str) -> None:
+    tilec("native")
+    done = cli(command, "--bundle", "acme.tilec", "--json")
+    assert (done.code, json.loads(done.out)["ok"]) == (3, False)
 
 
 @pytest.mark.parametrize(
