@@ -30,6 +30,12 @@ LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LTOIR, _LINKED = range(7)
 # Image kinds that must be compiled at load, with their names in messages.
 FORMS = {TargetKind.PTX: "PTX", TargetKind.LTOIR: "LTO-IR", TargetKind.TILEIR: "Tile IR"}
+# Image kinds that the cpu device does not run, with their names in messages.
+_OF_GPUS = {
+    TargetKind.CUBIN: "machine code of a GPU",
+    TargetKind.PTX: "PTX, which only the driver of a GPU compiles",
+    TargetKind.LTOIR: "LTO-IR, which nvJitLink links for a GPU",
+}
 # The environment variable that allows or denies compilation at load.
 JIT_VARIABLE = "TILEC_JIT_FALLBACK"
 _ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
@@ -224,12 +230,8 @@ def _allowed(device: DeviceFacts) -> bool:
 
 
 def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
-    if image.target.kind is TargetKind.CUBIN:
-        return "machine code of a GPU"
-    if image.target.kind is TargetKind.PTX:
-        return "PTX, which only the driver of a GPU compiles"
-    if image.target.kind is TargetKind.LTOIR:
-        return "LTO-IR, which nvJitLink links for a GPU"
+    if image.target.kind in _OF_GPUS:
+        return _OF_GPUS[image.target.kind]
     if image.ptx_isa is not None and not oldest <= image.ptx_isa <= newest:
         return f"Tile IR {dotted(image.ptx_isa)}; the cpu device knows {dotted(oldest)} to {dotted(newest)}"
     return ""
