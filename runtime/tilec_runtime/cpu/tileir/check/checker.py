@@ -17,7 +17,7 @@ from tilec_runtime.cpu.tileir.check.findings import (
     index_text,
 )
 from tilec_runtime.cpu.tileir.check.provenance import Extents, Provenance
-from tilec_runtime.cpu.tileir.check.shadow import Shadow, SyncLog, Touch, is_strong, key, spans
+from tilec_runtime.cpu.tileir.check.shadow import Shadow, SyncLog, Touch, is_strong, spans
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Outside, coordinates
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Function, Op
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
@@ -216,9 +216,9 @@ class Checker:
             self._in_blocks(FindingKind.NOT_FINITE, op, frame, bad, message)
 
     def _shadow(self, region: MemoryRegion) -> Shadow:
-        shadow = self._shadows.get(key(region))
+        shadow = self._shadows.get(region)
         if shadow is None:  # memory that the kernel allocated during the launch
-            shadow = self._shadows[key(region)] = Shadow([region], self._uninitialized, {})
+            shadow = self._shadows[region] = Shadow([region], self._uninitialized, {})
         return shadow
 
     def _never_written(self, shadow: Shadow) -> bool:

@@ -185,28 +185,23 @@ class Shadow:
 
 def spans(
     regions: Iterable[MemoryRegion], uninitialized: Collection[str], blank: Mapping[str, Array]
-) -> dict[str, Shadow]:
-    """Return the shadow of each region by `key`.
+) -> dict[MemoryRegion, Shadow]:
+    """Return the shadow of each region.
 
     Regions that share bytes share a shadow.
     """
-    shadows: dict[str, Shadow] = {}
+    shadows: dict[MemoryRegion, Shadow] = {}
     group: list[MemoryRegion] = []
     end = 0
     for region in [*sorted(regions, key=lambda item: item.address), None]:
         if group and (region is None or region.address >= end):
             shadow = Shadow(group, uninitialized, blank)
-            shadows.update((key(item), shadow) for item in group)
+            shadows.update(dict.fromkeys(group, shadow))
             group, end = [], 0
         if region is not None:
             group.append(region)
             end = max(end, region.end)
     return shadows
-
-
-def key(region: MemoryRegion) -> str:
-    """Return the key of a region, unique within a launch."""
-    return f"{region.name}@{region.address:x}"
 
 
 def _no_block(cells: int) -> Array:
