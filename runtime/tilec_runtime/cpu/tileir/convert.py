@@ -11,7 +11,7 @@ from tilec_runtime.cpu.tileir import exact, integer
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, round_exact, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Rounding, Scalar, Signedness
-from tilec_runtime.cpu.tileir.steps import attribute, compute, element, element_or_pointer, tile
+from tilec_runtime.cpu.tileir.steps import compute, element, tile
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 Bodies = Callable[[Block], "Body"]
@@ -38,7 +38,7 @@ def _truncate(op: Op, _: Bodies) -> Step:
 
 def _float_to_float(op: Op, _: Bodies) -> Step:
     kind, target = element(op.operand("source")), element(op.results[0])
-    rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
+    rounding = op.attributes.get("rounding", Rounding.NEAREST_EVEN)
     return compute(op, chunked(lambda x: narrow(widen(x, kind), target, rounding)), "source")
 
 
@@ -51,7 +51,7 @@ def _float_to_int(op: Op, _: Bodies) -> Step:
     if target is Scalar.I1:
         return compute(op, lambda x: widen(x, kind) != 0, "source")
     is_signed = op.attributes["signedness"] is Signedness.SIGNED
-    round_to = _ROUND[attribute(op, "rounding", Rounding.NEAREST_INT_TO_ZERO)]
+    round_to = _ROUND[op.attributes.get("rounding", Rounding.NEAREST_INT_TO_ZERO)]
     least = -(2 ** (target.bits - 1)) if is_signed else 0
     beyond = 2 ** (target.bits - 1) if is_signed else 2**target.bits
     wide = np.dtype(
@@ -79,7 +79,7 @@ def _float_to_int(op: Op, _: Bodies) -> Step:
 
 def _int_to_float(op: Op, _: Bodies) -> Step:
     kind, target = element(op.operand("source")), element(op.results[0])
-    rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
+    rounding = op.attributes.get("rounding", Rounding.NEAREST_EVEN)
     is_signed = op.attributes["signedness"] is Signedness.SIGNED
 
     def convert(x: Array) -> Array:
@@ -102,7 +102,7 @@ def _float64(numbers: Array) -> tuple[Array, Array]:
 
 
 def _bitcast(op: Op, _: Bodies) -> Step:
-    kind, target = element_or_pointer(op.operand("source")), element_or_pointer(op.results[0])
+    kind, target = tile(op.operand("source")).element, tile(op.results[0]).element
     return _reading(op, kind, target, lambda bits: bits)
 
 

@@ -12,7 +12,7 @@ from tilec_runtime.cpu.tileir import double, exact
 from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, round_exact, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
-from tilec_runtime.cpu.tileir.steps import attribute, compute, element
+from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 Bodies = Callable[[Block], "Body"]
@@ -134,10 +134,10 @@ def fused_float16(x: Array, y: Array, z: Array) -> Array:
 
 def _arithmetic(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
-    rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
+    rounding = op.attributes.get("rounding", Rounding.NEAREST_EVEN)
     return compute(
         op,
-        arithmetic(op.name, kind, rounding, attribute(op, "flush_to_zero", False)),
+        arithmetic(op.name, kind, rounding, op.attributes.get("flush_to_zero", False)),
         *_OPERANDS.get(op.name, ("lhs", "rhs")),
     )
 
@@ -169,7 +169,7 @@ def extreme(
 
 
 def _extreme(op: Op, _: Bodies) -> Step:
-    flags = [attribute(op, name, False) for name in ("propagate_nan", "flush_to_zero")]
+    flags = [op.attributes.get(name, False) for name in ("propagate_nan", "flush_to_zero")]
     return compute(op, extreme(op.name, element(op.results[0]), *flags), "lhs", "rhs")
 
 

@@ -16,7 +16,7 @@ from tilec_runtime.cpu.tileir.floats import flushed
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar
-from tilec_runtime.cpu.tileir.steps import attribute, compute, element
+from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
@@ -28,7 +28,7 @@ _LEAST_NORMAL = np.float32(2.0**-126)
 def _function(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
     function = computed(op.name, kind)
-    if kind is Scalar.F32 and attribute(op, "flush_to_zero", False):
+    if kind is Scalar.F32 and op.attributes.get("flush_to_zero", False):
         function = _exp2_flushed if op.name == "exp2" else _flushed(function)
     return compute(op, function, *_OPERANDS.get(op.name, ("source",)))
 

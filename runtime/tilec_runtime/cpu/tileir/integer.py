@@ -15,7 +15,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Predicate, Rounding, Scalar, Signedness
-from tilec_runtime.cpu.tileir.steps import attribute, compute, element
+from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array, signed_digits, storage
 
 Bodies = Callable[[Block], "Body"]
@@ -65,14 +65,14 @@ def binary(name: str, kind: Scalar, signedness: Signedness = Signedness.SIGNED) 
 
 
 def _binary(op: Op, _: Bodies) -> Step:
-    signedness = attribute(op, "signedness", Signedness.SIGNED)
+    signedness = op.attributes.get("signedness", Signedness.SIGNED)
     function = binary(op.name, element(op.results[0]), signedness)
     return watched(op, compute(op, function, "lhs", "rhs"))
 
 
 def _divide(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
-    function = _DIVISIONS[attribute(op, "rounding", Rounding.ZERO)]
+    function = _DIVISIONS[op.attributes.get("rounding", Rounding.ZERO)]
     if op.attributes["signedness"] is Signedness.UNSIGNED:
         return compute(
             op, lambda x, y: cut(function(unsigned(x, kind), unsigned(y, kind)), kind), "lhs", "rhs"
@@ -173,7 +173,7 @@ _UNSIGNED = frozenset({Overflow.NUW, Overflow.NW})
 
 def watched(op: Op, step: Step) -> Step:
     """Extend a step that promises no overflow by a check for the observer."""
-    promise = attribute(op, "overflow", Overflow.NONE)
+    promise = op.attributes.get("overflow", Overflow.NONE)
     if promise is Overflow.NONE or op.name not in _MADE:
         return step
     sources = [values[0] for values in op.operands.values()]

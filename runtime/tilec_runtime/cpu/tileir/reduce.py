@@ -17,7 +17,7 @@ from tilec_runtime.cpu.tileir.floats import EXTREMES, extreme
 from tilec_runtime.cpu.tileir.formats import narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
-from tilec_runtime.cpu.tileir.steps import attribute, element, observed
+from tilec_runtime.cpu.tileir.steps import element, observed
 from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
@@ -30,7 +30,7 @@ _EXACT_FLOATS = {"maxf", "minf"}
 
 def _bind(op: Op, bodies: Bodies) -> Step:
     axis = int(op.attributes["dim"]) + 1  # the first axis counts blocks
-    backwards = bool(attribute(op, "reverse", False))
+    backwards = bool(op.attributes.get("reverse", False))
     known = _known(op) if len(op.results) == 1 else None
     if known is not None:
         source = op.operands["operands"][0]
@@ -70,7 +70,7 @@ def _known(op: Op) -> Op | None:
         return None
     plain = {"flush_to_zero": False, "rounding": Rounding.NEAREST_EVEN, "overflow": Overflow.NONE}
     if len(operands) != 2 or any(
-        attribute(inner, name, usual) != usual for name, usual in plain.items()
+        inner.attributes.get(name, usual) != usual for name, usual in plain.items()
     ):
         return None
     return inner
@@ -80,14 +80,14 @@ def _reduction(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
     """Return the reduction along an axis."""
     name = inner.name
     if name in _EXACT_FLOATS:
-        return _extreme(name, kind, bool(attribute(inner, "propagate_nan", False)))
+        return _extreme(name, kind, bool(inner.attributes.get("propagate_nan", False)))
     if name in ("addf", "mulf"):
         return _rounded_tree(name, kind)
-    combine = integer.binary(name, kind, attribute(inner, "signedness", Signedness.SIGNED))
+    combine = integer.binary(name, kind, inner.attributes.get("signedness", Signedness.SIGNED))
     ufunc = _UFUNCS.get(name)
     if kind in (Scalar.I1, Scalar.I4) or ufunc is None:
         return lambda held, axis: halving(held, axis, combine)
-    if attribute(inner, "signedness", Signedness.SIGNED) is Signedness.UNSIGNED:
+    if inner.attributes.get("signedness", Signedness.SIGNED) is Signedness.UNSIGNED:
         return lambda held, axis: ufunc.reduce(integer.unsigned(held, kind), axis=axis).view(
             held.dtype
         )
@@ -153,7 +153,7 @@ def halving(held: Array, axis: int, combine: Combine) -> Array:
 def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
     """Return the scan along an axis, which combines each element with all before it."""
     name = inner.name
-    signedness = attribute(inner, "signedness", Signedness.SIGNED)
+    signedness = inner.attributes.get("signedness", Signedness.SIGNED)
     if name in _FLOATS:
         ufunc = _FLOATS[name]
         if kind in (Scalar.F32, Scalar.F64):
@@ -166,7 +166,9 @@ def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
             _doubling((widen(held, kind),), axis, lambda x, y: (combine(x[0], y[0]),))[0], kind
         )
     if kind.is_float:
-        function = extreme(name, kind, bool(attribute(inner, "propagate_nan", False)), flush=False)
+        function = extreme(
+            name, kind, bool(inner.attributes.get("propagate_nan", False)), flush=False
+        )
     else:
         function = integer.binary(name, kind, signedness)
     return lambda held, axis: _doubling((held,), axis, lambda x, y: (function(x[0], y[0]),))[0]

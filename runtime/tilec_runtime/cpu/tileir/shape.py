@@ -12,7 +12,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, coordinates, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Value
-from tilec_runtime.cpu.tileir.steps import compute, element_or_pointer, tile
+from tilec_runtime.cpu.tileir.steps import compute, tile
 from tilec_runtime.cpu.tileir.values import Array, Rows, elements, storage
 
 Bodies = Callable[[Block], "Body"]
@@ -63,7 +63,7 @@ def _cat(op: Op, _: Bodies) -> Step:
 
 
 def _select(op: Op, _: Bodies) -> Step:
-    held = storage(element_or_pointer(op.results[0]))
+    held = storage(tile(op.results[0]).element)
     bits = np.dtype(f"i{held.itemsize}")
 
     def select(condition: Array, if_true: Array, if_false: Array) -> Array:

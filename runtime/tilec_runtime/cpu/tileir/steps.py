@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilec_runtime.cpu.tileir.frame import Frame, Step
-from tilec_runtime.cpu.tileir.ir import Op, Pointer, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.ir import Op, Scalar, Tile, Value
 from tilec_runtime.cpu.tileir.values import Array
 
 
@@ -49,13 +48,3 @@ def element(value: Value) -> Scalar:
     kind = tile(value).element
     assert isinstance(kind, Scalar)
     return kind
-
-
-def element_or_pointer(value: Value) -> Scalar | Pointer:
-    """Return the element type of any tile."""
-    return tile(value).element
-
-
-def attribute(op: Op, name: str, default: Any) -> Any:
-    """Return an attribute, or the default if the operation's version lacks it."""
-    return op.attributes.get(name, default)
