@@ -16,8 +16,16 @@ from tilec_runtime.cpu.tileir.elements import (
     gather,
     scatter,
 )
-from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Observer, Outside, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op, View
+from tilec_runtime.cpu.tileir.frame import (
+    AccessKind,
+    Binder,
+    Bodies,
+    Frame,
+    Observer,
+    Outside,
+    Step,
+)
+from tilec_runtime.cpu.tileir.ir import Op, View
 from tilec_runtime.cpu.tileir.tiles import TilePlan, plan
 from tilec_runtime.cpu.tileir.values import Array, layout
 from tilec_runtime.cpu.tileir.views import Tensor, starts_of, view_type
@@ -225,7 +233,7 @@ def _index(
     return index, np.broadcast_to(extents, index.shape)
 
 
-def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _load(op: Op, _bodies: Bodies) -> Step:
     access = ViewAccess.of(op, AccessKind.READ)
     view, result, token = op.operand("view"), op.results[0], op.results[1]
     kind, raw, tile = access.kind.layout, access.kind.layout.raw, access.view.tile
@@ -258,7 +266,7 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _store(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _store(op: Op, _bodies: Bodies) -> Step:
     access = ViewAccess.of(op, AccessKind.WRITE)
     view, value, token = op.operand("view"), op.operand("value"), op.results[0]
 

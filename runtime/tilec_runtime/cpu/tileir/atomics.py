@@ -14,8 +14,8 @@ import numpy as np
 from tilec_runtime.cpu.tileir.access import ViewAccess
 from tilec_runtime.cpu.tileir.elements import Elements, Kind, Part, places, resolve
 from tilec_runtime.cpu.tileir.floats import flushed
-from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step, whole
-from tilec_runtime.cpu.tileir.ir import AtomicMode, Block, Op
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Bodies, Frame, Step, whole
+from tilec_runtime.cpu.tileir.ir import AtomicMode, Op
 from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointed, pointee
 from tilec_runtime.cpu.tileir.values import Array, Rows, layout
 
@@ -171,7 +171,7 @@ def _all_blocks(wanted: Elements) -> Elements:
     )
 
 
-def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _by_pointers(op: Op, _bodies: Bodies) -> Step:
     """`atomic_rmw_tko` and `atomic_cas_tko`."""
     pointers, mask, (result, token) = op.operand("pointers"), op.optional("mask"), op.results
     kind, mode = (
@@ -216,7 +216,7 @@ def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _red(op: Op, _bodies: Bodies) -> Step:
     access = ViewAccess.of(op, AccessKind.ATOMIC)
     kind, view, value, token = access.kind, op.operand("view"), op.operand("value"), op.results[0]
     mode = op.attributes["mode"]

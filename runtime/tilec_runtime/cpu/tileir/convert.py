@@ -9,12 +9,10 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir import exact, integer
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, round_exact, widen
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Rounding, Scalar, Signedness
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Step
+from tilec_runtime.cpu.tileir.ir import Op, Pointer, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import compute, element, tile
 from tilec_runtime.cpu.tileir.values import Array, storage
-
-Bodies = Callable[[Block], "Body"]
 
 assert sys.byteorder == "little", "Tile IR lays tiles out as little-endian machines do"
 

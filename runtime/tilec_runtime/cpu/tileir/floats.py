@@ -10,12 +10,10 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir import double, exact
 from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, round_exact, widen
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Step
+from tilec_runtime.cpu.tileir.ir import Op, Ordering, Predicate, Rounding, Scalar
 from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array, storage
-
-Bodies = Callable[[Block], "Body"]
 
 _LEAST_NORMAL = np.float32(2.0**-126)
 _GREATEST_DIVISOR = np.float32(2.0**126)

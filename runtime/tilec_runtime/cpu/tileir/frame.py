@@ -304,8 +304,10 @@ Step: TypeAlias = Callable[[Frame], None]
 # Runs a nested block whose arguments are set and that ends in a plain `yield`; returns the yielded
 # values.
 Body: TypeAlias = Callable[[Frame], tuple[Any, ...]]
-# Builds the step of an operation. The second argument builds bodies of nested blocks.
-Binder: TypeAlias = Callable[[Op, Callable[[Block], Body]], Step]
+# Builds bodies of nested blocks.
+Bodies: TypeAlias = Callable[[Block], Body]
+# Builds the step of an operation.
+Binder: TypeAlias = Callable[[Op, Bodies], Step]
 
 
 def whole(held: Array, size: int) -> Array:

@@ -14,12 +14,11 @@ import numpy as np
 from tilec_runtime.cpu.tileir import integer
 from tilec_runtime.cpu.tileir.floats import flushed
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Step
+from tilec_runtime.cpu.tileir.ir import Op, Scalar
 from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array
 
-Bodies = Callable[[Block], "Body"]
 Function = Callable[..., Array]
 
 _LEAST_NORMAL = np.float32(2.0**-126)

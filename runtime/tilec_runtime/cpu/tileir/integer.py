@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
-from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Predicate, Rounding, Scalar, Signedness
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Frame, Step, whole
+from tilec_runtime.cpu.tileir.ir import Op, Overflow, Predicate, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array, signed_digits, storage
 
-Bodies = Callable[[Block], "Body"]
 Function = Callable[..., Array]
 
 _WRAPPED = (Scalar.I1, Scalar.I4)  # computed in 8 bits, then truncated

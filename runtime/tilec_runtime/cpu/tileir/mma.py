@@ -6,19 +6,15 @@ accumulator's type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tilec_runtime.cpu.tileir import integer
 from tilec_runtime.cpu.tileir.formats import narrow, widen
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar, Signedness, Value
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Step
+from tilec_runtime.cpu.tileir.ir import Op, Scalar, Signedness, Value
 from tilec_runtime.cpu.tileir.reduce import halving
 from tilec_runtime.cpu.tileir.steps import compute, element, tile
 from tilec_runtime.cpu.tileir.values import Array
-
-Bodies = Callable[[Block], "Body"]
 
 _FLOAT32_EXACT = 2**24  # integers up to it are exact in float32
 

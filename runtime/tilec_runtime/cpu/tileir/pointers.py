@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from tilec_runtime.cpu.tileir.elements import (
     gather,
     scatter,
 )
-from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step
-from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Bodies, Frame, Step
+from tilec_runtime.cpu.tileir.ir import Op, Pointer, Scalar, Tile, Value
 from tilec_runtime.cpu.tileir.steps import tile
 from tilec_runtime.cpu.tileir.values import Array, Layout, layout
 
@@ -50,7 +49,7 @@ def first_address(elements: Elements) -> int:
     return int(elements.addresses.reshape(-1)[first]) & ~UPPER
 
 
-def _offset(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _offset(op: Op, _bodies: Bodies) -> Step:
     pointer, offset, result = op.operand("pointer"), op.operand("offset"), op.results[0]
     element = layout(pointee(pointer))
 
@@ -70,7 +69,7 @@ def _offset(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _pass(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _pass(op: Op, _bodies: Bodies) -> Step:
     source, result = op.operand("source"), op.results[0]
 
     def step(frame: Frame) -> None:
@@ -88,12 +87,12 @@ def _pass(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return lambda frame: frame.set(result, frame.get(source))
 
 
-def _get_global(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _get_global(op: Op, _bodies: Bodies) -> Step:
     result, name = op.results[0], op.attributes["name"]
     return lambda frame: frame.set(result, np.array([frame.launch.globals[name]], np.int64))
 
 
-def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _alloca(op: Op, _bodies: Bodies) -> Step:
     result, count, alignment = op.results[0], op.attributes["count"], op.attributes["alignment"]
     element = layout(pointee(result))
     size = -(-count // 2) if element.packed else count * element.size
@@ -120,7 +119,7 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _load(op: Op, _bodies: Bodies) -> Step:
     source, mask, padding = op.operand("source"), op.optional("mask"), op.optional("padding")
     kind = Kind.of(op, layout(pointee(source)), AccessKind.READ)
     result, token = op.results
@@ -143,7 +142,7 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _store(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _store(op: Op, _bodies: Bodies) -> Step:
     destination, value, mask, token = (
         op.operand("destination"),
         op.operand("value"),

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilec_runtime.cpu.tileir.faults import fault
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import (
-    Block,
     Bounded,
     DivBy,
     Op,
@@ -30,7 +29,7 @@ _Check = Callable[[Any], Array]
 _Show = Callable[[Any], str]
 
 
-def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _assert(op: Op, _bodies: Bodies) -> Step:
     condition, message = op.operand("condition"), str(op.attributes["message"])
 
     def step(frame: Frame) -> None:
@@ -53,7 +52,7 @@ def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _assume(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _assume(op: Op, _bodies: Bodies) -> Step:
     source, result = op.operand("value"), op.results[0]
     check = _check(op.attributes["predicate"], source.type)
 
@@ -136,7 +135,7 @@ _SPECIFIER = re.compile(r"%(?:%|([0 #+-]*)([0-9]+)?(?:\.([0-9]+))?(?:hh|h|ll|l)?
 _INTEGERS, _UNSIGNED, _FLOATS = "diuoxX", "uoxX", "eEfFgG"
 
 
-def _print(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _print(op: Op, _bodies: Bodies) -> Step:
     literals, formats = _parse(op)
     args, results = op.operands.get("args", ()), op.results
 

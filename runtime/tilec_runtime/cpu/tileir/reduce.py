@@ -15,12 +15,11 @@ import numpy as np
 from tilec_runtime.cpu.tileir import integer
 from tilec_runtime.cpu.tileir.floats import EXTREMES, extreme
 from tilec_runtime.cpu.tileir.formats import narrow, widen
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
-from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Body, Frame, Step, whole
+from tilec_runtime.cpu.tileir.ir import Op, Overflow, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import element, observed
 from tilec_runtime.cpu.tileir.values import Array
 
-Bodies = Callable[[Block], "Body"]
 Combine = Callable[[Array, Array], Array]
 # Combines two tuples of tiles, one tile per operand: earlier elements, later elements.
 Pairwise = Callable[[tuple[Array, ...], tuple[Array, ...]], tuple[Array, ...]]

@@ -6,16 +6,13 @@ Results are NumPy views if no element has to move.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, coordinates, whole
-from tilec_runtime.cpu.tileir.ir import Block, Op, Value
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Frame, Step, coordinates, whole
+from tilec_runtime.cpu.tileir.ir import Op, Value
 from tilec_runtime.cpu.tileir.steps import compute, tile
 from tilec_runtime.cpu.tileir.values import Array, Rows, elements, storage
-
-Bodies = Callable[[Block], "Body"]
 
 
 def _constant(op: Op, _: Bodies) -> Step:
@@ -154,7 +151,7 @@ def _insert(op: Op, _: Bodies) -> Step:
     return step
 
 
-def _block_id(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _block_id(op: Op, _bodies: Bodies) -> Step:
     results = op.results
 
     def step(frame: Frame) -> None:
@@ -168,7 +165,7 @@ def _block_id(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _grid_size(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _grid_size(op: Op, _bodies: Bodies) -> Step:
     results = op.results
 
     def step(frame: Frame) -> None:
@@ -178,7 +175,7 @@ def _grid_size(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _token(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _token(op: Op, _bodies: Bodies) -> Step:
     # Tokens need no work, since the operations of a block run in program order.
     results = op.results
 

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
+from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Frame, Step
 from tilec_runtime.cpu.tileir.ir import (
-    Block,
     Op,
     TensorView,
     Value,
@@ -63,7 +62,7 @@ def _start(held: Array, step: int) -> Array:
     return held.astype(np.int64) * step if step != 1 else held.astype(np.int64)
 
 
-def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _make_tensor_view(op: Op, _bodies: Bodies) -> Step:
     kind, result, base = op.results[0].type, op.results[0], op.operand("base")
     assert isinstance(kind, TensorView)
     shape = _numbers(kind.shape, op.operands.get("shape", ()))
@@ -101,7 +100,7 @@ def _one(rows: Array) -> Array:
     return rows[:1] if len(rows) > 1 and bool((rows == rows[:1]).all()) else rows
 
 
-def _make_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _make_view(op: Op, _bodies: Bodies) -> Step:
     source, result = op.operand("tensor"), op.results[0]
 
     def step(frame: Frame) -> None:
@@ -110,13 +109,13 @@ def _make_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _get_tensor_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _get_tensor_shape(op: Op, _bodies: Bodies) -> Step:
     kind = op.operand("source").type
     assert isinstance(kind, TensorView)
     return _extents(op, tuple(range(len(kind.shape))), (1,) * len(kind.shape))
 
 
-def _get_index_space_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+def _get_index_space_shape(op: Op, _bodies: Bodies) -> Step:
     view = view_type(op, "source")
     return _extents(op, view.dims, view.steps)
 
