@@ -13,7 +13,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.access import ViewAccess
 from tilec_runtime.cpu.tileir.elements import Elements, Kind, Part, places, resolve
-from tilec_runtime.cpu.tileir.floats import flushed
+from tilec_runtime.cpu.tileir.floats import LEAST_NORMAL, flushed
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Bodies, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Op
 from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointed, pointee
@@ -35,7 +35,6 @@ _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
 Combine = Callable[[Array, Array], Array]
 # NumPy sorts two-byte integers many times faster than larger ones.
 _SHORT = 1 << 16
-_LEAST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -126,7 +125,7 @@ def _chain(memory: Array, address: int, values: Array, mode: AtomicMode, combine
 
 def _subnormal(held: Array) -> bool:
     """Whether there are subnormal float32 numbers, which atomic sums flush."""
-    return held.dtype == np.float32 and bool(((np.abs(held) < _LEAST_NORMAL) & (held != 0)).any())
+    return held.dtype == np.float32 and bool(((np.abs(held) < LEAST_NORMAL) & (held != 0)).any())
 
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:

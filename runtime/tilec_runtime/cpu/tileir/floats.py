@@ -15,7 +15,7 @@ from tilec_runtime.cpu.tileir.ir import Op, Ordering, Predicate, Rounding, Scala
 from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array, storage
 
-_LEAST_NORMAL = np.float32(2.0**-126)
+LEAST_NORMAL = np.float32(2.0**-126)  # of float32
 _GREATEST_DIVISOR = np.float32(2.0**126)
 _DROPPED = np.int64((1 << 29) - 1)  # bits of a float64 that a float32 lacks
 _TIE = np.int64(1 << 28)
@@ -60,7 +60,7 @@ def arithmetic(name: str, kind: Scalar, rounding: Rounding, flush: bool) -> Call
 
 def flushed(held: Array) -> Array:
     """Flush subnormal float32 numbers to zeros of the same sign."""
-    normal = np.abs(held) >= _LEAST_NORMAL
+    normal = np.abs(held) >= LEAST_NORMAL
     return held if normal.all() else held * normal
 
 
@@ -110,7 +110,7 @@ def fused_float32(x: Array, y: Array, z: Array) -> Array:
     # The float64 sum is already rounded, which matters only if it is halfway between two float32
     # numbers.
     doubtful = (total.view(np.int64) & _DROPPED) == _TIE
-    small = np.abs(result) < _LEAST_NORMAL
+    small = np.abs(result) < LEAST_NORMAL
     if small.any():
         doubtful |= small & (total != 0)
     if doubtful.any():

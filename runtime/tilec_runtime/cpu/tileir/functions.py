@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilec_runtime.cpu.tileir import integer
-from tilec_runtime.cpu.tileir.floats import flushed
+from tilec_runtime.cpu.tileir.floats import LEAST_NORMAL, flushed
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Bodies, Step
 from tilec_runtime.cpu.tileir.ir import Op, Scalar
@@ -20,8 +20,6 @@ from tilec_runtime.cpu.tileir.steps import compute, element
 from tilec_runtime.cpu.tileir.values import Array
 
 Function = Callable[..., Array]
-
-_LEAST_NORMAL = np.float32(2.0**-126)
 
 
 def _function(op: Op, _: Bodies) -> Step:
@@ -82,7 +80,7 @@ def _exp2_flushed(x: Array) -> Array:
     Inputs need no flush: a subnormal input gives 1, as zero does.
     """
     result = _SINGLE_EXP2(x)
-    result *= result >= _LEAST_NORMAL
+    result *= result >= LEAST_NORMAL
     return result
 
 
