@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli, edit, write
+from tests.e2e.harness import Cli
 from tests.toolchain import projects, tile_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
 from tilec_runtime import Device, load
@@ -129,52 +129,6 @@ def test_without_a_gpu_what_comes_as_machine_code_is_skipped(
     alone = cli(tmp_path, command, "fill", "--device", "cpu")
     assert alone.code == 3
     assert "skipped fill: it " in alone.out
-
-
-# As Triton writes it: an address more than the kernel has, for scratch memory, and the block as
-# `.reqntid`.
-TRITON = """.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry add_kernel(
-	.param .u64 .ptr .global .align 1 add_kernel_param_0,
-	.param .u64 .ptr .global .align 1 add_kernel_param_1,
-	.param .u32 add_kernel_param_2,
-	.param .u64 .ptr .global .align 1 add_kernel_param_3
-)
-.reqntid 128
-{
-	ret;
-}
-"""
-
-
-def test_builds_ptx_with_tritons_hidden_parameters(cli: Cli, tmp_path: Path) -> None:
-    text = (
-        HEAD
-        + f"""[kernel.add_kernel]
-source = "k/add.ptx"
-sha256 = "{sha256(TRITON.encode())}"
-params = {{ y = {{ dtype = "f32", rank = 1 }}, x = {{ dtype = "f32", rank = 1, out = false }} }}
-args = ["y.ptr", "x.ptr", "i32(x.size)", "u64(0)"]
-launch = {{ grid = ["cdiv(x.size, 1024)"] }}
-"""
-    )
-    write(tmp_path, text, {"k/add.ptx": TRITON})
-    cli.good(tmp_path, "build")
-    (kernel,) = Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec").info.kernels
-    assert kernel.launch.block == ("128", "1", "1")
-    assert [(slot.type, slot.expr) for slot in kernel.variants[0].abi] == [
-        ("ptr", "y.ptr"),
-        ("ptr", "x.ptr"),
-        ("i32", "x.size"),
-        ("u64", "0"),
-    ]
-    assert all(image.required_block == (128, 1, 1) for image in kernel.variants[0].images)
-    edit(tmp_path / "tilec.toml", '"i32(x.size)"', '"i64(x.size)"')
-    done = cli(tmp_path, "build")
-    assert done.code == 1
-    assert "add_kernel takes other parameters than a launch would pass" in done.err
 
 
 # The order in which cuTile Rust passes what it launches: of a tensor that is written, its address,
