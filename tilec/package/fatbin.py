@@ -15,12 +15,6 @@ from tilec_runtime.model.image import ImageInfo
 
 # A driver that is older than a compression method cannot read entries compressed with it.
 _OPTIONS = ["-compress=false", "-host=linux"]
-_SUFFIX = {
-    TargetKind.CUBIN: "cubin",
-    TargetKind.PTX: "ptx",
-    TargetKind.LTOIR: "ltoir",
-    TargetKind.TILEIR: "tileir",
-}
 
 
 def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
@@ -71,7 +65,7 @@ def _missing(exc: Exception) -> ToolchainError:
 
 
 def _add(nvfatbin: ModuleType, handle: int, info: ImageInfo, data: bytes) -> None:
-    name = f"{info.symbol[:120]}.{_SUFFIX[info.target.kind]}"
+    name = f"{info.symbol[:120]}.{info.target.kind.value}"
     try:
         match info.target.kind:
             case TargetKind.CUBIN:

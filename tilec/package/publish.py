@@ -36,12 +36,10 @@ from tilec.plan import Plan
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import Diagnostic, ManifestError, OutputError
-from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
 
 STANDARD = ("fatbin", "cubin", "ptx")
-_SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
 HOLDS_PACKAGE = frozenset(("package", "wheel"))
 RUNTIME = ("tilec-runtime>=0.1,<0.2",)
 
@@ -339,7 +337,7 @@ def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
         for job in kernel.jobs:
             done = next(rows)
             images.setdefault(job.variant.id, []).append(done)
-            if _SUFFIX.get(job.target.kind) == kind:
+            if job.target.kind.value == kind:
                 yield f"{job.id}.{kind}", publication.read(done.info.digest)
         if kind == "fatbin":
             for variant, parts in images.items():
