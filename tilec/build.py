@@ -299,8 +299,6 @@ class _Build:
 
         publication = Publication(
             info=info,
-            plan=self.plan,
-            done=done,
             blobs={one.info.digest: one.blob for one in done},
             emit=self.emit,
             manifest=self.project.manifest,

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tilec.compile.events import Blob, Done
+from tilec.compile.events import Blob
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage
 from tilec.model.digest import file_digest
@@ -32,7 +32,6 @@ from tilec.package.written import (
     stale_outputs,
     written_files,
 )
-from tilec.plan import Plan
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import Diagnostic, ManifestError, OutputError
@@ -50,8 +49,6 @@ class Publication:
 
     Attributes:
         info: index of the bundle.
-        plan: the build's plan.
-        done: outcomes of the jobs, in the plan's order.
         blobs: places of the images, by digest.
         emit: kinds of outputs to write.
         manifest: manifest with the output directory and the package's texts.
@@ -61,8 +58,6 @@ class Publication:
     """
 
     info: BundleInfo
-    plan: Plan
-    done: Sequence[Done]
     blobs: Mapping[str, Blob]
     emit: Sequence[str]
     manifest: Manifest
@@ -331,22 +326,14 @@ def licences_of(manifest: Manifest) -> dict[str, bytes]:
 
 def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
     """Yield the names and bytes of the standard files of one kind."""
-    rows = iter(publication.done)
-    for kernel in publication.plan.kernels:
-        images: dict[str, list[Done]] = {}
-        for job in kernel.jobs:
-            done = next(rows)
-            images.setdefault(job.variant.id, []).append(done)
-            if job.target.kind.value == kind:
-                yield f"{job.id}.{kind}", publication.read(done.info.digest)
+    read = publication.read
+    for variant in (one for kernel in publication.info.kernels for one in kernel.variants):
         if kind == "fatbin":
-            for variant, parts in images.items():
-                yield (
-                    f"{variant}.fatbin",
-                    write_fatbin(
-                        [(part.info, publication.read(part.info.digest)) for part in parts]
-                    ),
-                )
+            images = [(image, read(image.digest)) for image in variant.images]
+            yield f"{variant.id}.fatbin", write_fatbin(images)
+        for image in variant.images:
+            if image.target.kind.value == kind:
+                yield f"{variant.id}-{image.target}.{kind}", read(image.digest)
 
 
 @contextlib.contextmanager
