@@ -21,12 +21,19 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_DIRECTIVE = re.compile(
-    r"/\*.*?(?:\*/|\Z)|//(?:\\\r?\n|[^\n])*|\"(?:\\.|[^\"\\\n])*\"?|\\\r?\n|\n|[^\n\\/\"]+|.",
-    re.DOTALL,
+# A comment or a backslash may continue a directive on the next line.
+_DIRECTIVE = re.compile(
+    r"""(?P<directive>\#(?:
+      /\*.*?(?:\*/|\Z)
+    | //(?:\\\r?\n|[^\n])*
+    | "(?:\\.|[^"\\\n])*"?
+    | \\\r?\n
+    | [^\n\\/"]+
+    | [^\n]
+    )*)""",
+    re.VERBOSE | re.DOTALL,
 )
 _CLOSE = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
-_DIRECTIVE = re.compile(r"#[ \t]*(\w*)")
 _MAX_BODY = 64
 _MAX_EXPANDED = 1 << 18
 
@@ -128,44 +135,20 @@ def _nested(tokens: Iterable[Token]) -> tuple[Token, ...]:
     return tuple(levels[0])
 
 
-def _scan(text: str) -> Iterable[Token]:
+def _scan(text: str) -> Iterator[Token]:
     starts = [0, *(m.end() for m in re.finditer(r"\n", text))]
     position, fresh = 0, True  # fresh: only white space so far on this line
     while position < len(text):
-        if fresh and text[position] == "#":
-            end = _end_of_directive(text, position)
-            yield _token("directive", text[position:end], position, starts)
-            position = end
-            continue
-        match = _TOKEN.match(text, position)
+        pattern = _DIRECTIVE if fresh and text[position] == "#" else _TOKEN
+        match = pattern.match(text, position)
         assert match is not None  # the last alternative takes any character
         kind = match.lastgroup or "punct"
-        if kind == "delim":
-            kind = "raw"
+        if kind not in ("space", "newline"):
+            line = bisect.bisect_right(starts, position)
+            column = position - starts[line - 1] + 1
+            yield Token("string" if kind == "raw" else kind, match.group(), line, column)
+        fresh = kind == "newline" or (fresh and kind in ("space", "comment", "directive"))
         position = match.end()
-        if kind == "newline":
-            fresh = True
-        elif kind == "comment":
-            yield _token("comment", match.group(), match.start(), starts)
-        elif kind != "space":
-            fresh = False
-            yield _token("string" if kind == "raw" else kind, match.group(), match.start(), starts)
-
-
-def _token(kind: str, text: str, offset: int, starts: list[int]) -> Token:
-    line = bisect.bisect_right(starts, offset)
-    return Token(kind, text, line, offset - starts[line - 1] + 1)
-
-
-def _end_of_directive(text: str, position: int) -> int:
-    # A comment or a backslash may continue a directive on the next line.
-    while position < len(text):
-        match = _IN_DIRECTIVE.match(text, position)
-        assert match is not None
-        if match.group() == "\n":
-            return position
-        position = match.end()
-    return position
 
 
 def _define(token: Token, macros: dict[str, tuple[Token, ...]]) -> None:
@@ -218,7 +201,7 @@ def _merged(parts: list[list[Token]]) -> list[Token]:
 def _word(token: Token) -> str:
     if token.kind != "directive":
         return ""
-    match = _DIRECTIVE.match(token.text)
+    match = re.match(r"#[ \t]*(\w*)", token.text)
     return match[1] if match else ""
 
 
