@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilec.frontends.tools.cpp.params import Scope, parameters, split, template_parameter
 from tilec.frontends.tools.cpp.tokens import Lexed, Token, lex
@@ -63,56 +63,38 @@ class _Reader:
 
     def _walk(self, tokens: Sequence[Token], namespaces: tuple[str, ...], *, plain: bool) -> None:
         # `plain`: inside of `extern "C"`, where names are not mangled.
-        start = index = 0  # of the current declaration
-        while index < len(tokens):
-            token = tokens[index]
-            if token.text == self._keyword:
-                extern = plain or _is_extern(tokens[start:])
-                index = start = self._kernel(tokens, start, index, namespaces, plain=extern)
-                continue
-            if token.text in ("using", "typedef"):
-                first = index
-                while index < len(tokens) and tokens[index].text != ";":
-                    index += 1
-                self._scope.learn(tokens[first:index])
-            elif token.text == "{":
-                inner = _namespace(tokens[start:index])
-                if inner is not None:
-                    extern = plain or _is_extern(tokens[start:index])
-                    self._walk(token.inside, (*namespaces, *inner), plain=extern)
-            elif token.text == "=" and index > start:
-                self._constant(tokens[index - 1], tokens[index + 1 : index + 3])
-            index += 1
-            if token.text in (";", "{", "}", "using", "typedef"):
-                start = index
+        for part in _declarations(tokens):
+            words = [token.text for token in part]
+            extern = plain or words[:2] == ["extern", '"C"']
+            inner = _namespace(part[:-1]) if words[-1] == "{" else None
+            alias = next((i for i, word in enumerate(words) if word in ("using", "typedef")), None)
+            if self._keyword in words:
+                self._kernel(part, words.index(self._keyword), namespaces, plain=extern)
+            elif alias is not None:
+                self._scope.learn(part[alias:-1])
+            elif inner is not None:
+                self._walk(part[-1].inside, (*namespaces, *inner), plain=extern)
+            elif words[-3:-2] == ["="] and part[-2].kind == "number" and len(part) > 3:
+                self._constants[words[-4]] = words[-2]  # `constexpr int N = 256;`
 
     def _kernel(
-        self,
-        tokens: Sequence[Token],
-        start: int,
-        index: int,
-        namespaces: tuple[str, ...],
-        *,
-        plain: bool,
-    ) -> int:
-        """Read a kernel whose declaration starts at `start`, with the keyword at `index`.
-
-        Returns the index after it.
-        """
-        for at in range(index + 1, len(tokens)):
-            if tokens[at].text == "(" and tokens[at - 1].kind == "name":
-                end = _behind(tokens, at + 1)
-                if end < len(tokens) and tokens[end].text in ("{", ";"):
-                    self._add(tokens[start : end + 1], at - start, namespaces, plain=plain)
-                    return end + 1
-            elif tokens[at].text in (";", "{", "}"):
-                return at + 1
-        return len(tokens)
+        self, tokens: Sequence[Token], index: int, namespaces: tuple[str, ...], *, plain: bool
+    ) -> None:
+        """Add the kernel of a declaration with the keyword at `index`."""
+        last = len(tokens) - 1
+        for at in range(index + 1, last if tokens[last].text != "}" else 0):
+            if (
+                tokens[at].text == "("
+                and tokens[at - 1].kind == "name"
+                and _behind(tokens, at + 1) == last
+            ):
+                self._add(tokens, at, namespaces, plain=plain)
+                return
 
     def _add(
         self, tokens: Sequence[Token], at: int, namespaces: tuple[str, ...], *, plain: bool
     ) -> None:
-        """Add the kernel of a declaration, whose parameters are inside of token `at`."""
+        """Add a kernel, whose parameters are inside of token `at`."""
         name, head = tokens[at - 1], tokens[: at - 1]
         names = _template(head)
         if names is None:
@@ -147,11 +129,6 @@ class _Reader:
             return parameters(split(brackets.inside), self._scope, template), ()
         except CompileError as exc:
             return (), exc.diagnostics
-
-    def _constant(self, name: Token, value: Sequence[Token]) -> None:
-        # `constexpr int N = 256;`
-        if [token.kind for token in value[:1]] == ["number"] and value[-1].text == ";":
-            self._constants[name.text] = value[0].text
 
     def _bounds(self, head: Sequence[Token]) -> int:
         arguments = _attribute(head, "__launch_bounds__")
@@ -190,6 +167,15 @@ class _Reader:
         return clean_comment("\n".join(parts))
 
 
+def _declarations(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Yield the tokens of each declaration, up to its semicolon or brace."""
+    start = 0
+    for index, token in enumerate(tokens, 1):
+        if token.text in (";", "{", "}"):
+            yield tokens[start:index]
+            start = index
+
+
 def _namespace(head: Sequence[Token]) -> tuple[str, ...] | None:
     """Return the names of the namespace that a brace after `head` opens, or None."""
     words = [token.text for token in head]
@@ -197,10 +183,6 @@ def _namespace(head: Sequence[Token]) -> tuple[str, ...] | None:
         names = [t.text for t in head[words.index("namespace") + 1 :] if t.kind == "name"]
         return tuple(n for n in names if n != "inline" and not n.startswith("__attribute"))
     return () if words[:1] == ["extern"] and [t.kind for t in head[1:]] == ["string"] else None
-
-
-def _is_extern(tokens: Sequence[Token]) -> bool:
-    return [token.text for token in tokens[:2]] == ["extern", '"C"']
 
 
 def _behind(tokens: Sequence[Token], at: int) -> int:
