@@ -177,11 +177,8 @@ class _Reader:
         return index
 
     def _plain(self, message: str) -> None:
-        location = self._fallback
-        line = _source_line(self._root, location.file, location.line)
-        self.collected.append(
-            Diagnostic(message=message, location=location, excerpt=line, hint=hint(message))
-        )
+        at = self._fallback
+        self._add(message, at.file, at.line, at.column, "error")
 
     def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
         kind = "warning" if severity in ("warning", "remark") else "error"
@@ -226,15 +223,11 @@ class _Reader:
         return plain
 
 
-def _source(root: str, name: str) -> Sequence[str]:
-    try:
-        return Path(root, name).read_text(encoding="utf-8", errors="replace").split("\n")
-    except (OSError, ValueError):
-        return ()
-
-
 def _source_line(root: str, name: str, line: int) -> str:
-    lines = _source(root, name)
+    try:
+        lines = Path(root, name).read_text(encoding="utf-8", errors="replace").split("\n")
+    except (OSError, ValueError):
+        return ""
     return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
 
 
