@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.style import style
@@ -15,9 +14,7 @@ from tilec.cli.tables import (
     plural,
     share_text,
 )
-
-if TYPE_CHECKING:
-    from tilec.inspection.diff import Change, Difference, ImageChange
+from tilec.inspection.diff import Change, Difference, ImageChange
 
 DIFF_HEADS = ("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
 ARROW = "→"

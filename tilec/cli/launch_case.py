@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from tilec.case.cases import BoundCase, small_case
+from tilec.case.device import ModuleDevice
+from tilec.case.inputs import make_inputs
+from tilec.case.run import arguments_on
+from tilec.cli.cases import Opened, Wish, chosen_cases, one_case
+from tilec.cli.devices import find_gpu
+from tilec.compile.project import open_project
+from tilec.frontends.base import ToolSearch
+from tilec.inspection.container import open_container
 from tilec_runtime.errors import TilecError
 from tilec_runtime.foreign import printable
-
-if TYPE_CHECKING:
-    from tilec.case.cases import BoundCase
-    from tilec.case.device import ModuleDevice
 
 SMALL = "small"  # take the case's small sizes
 UNSET = "unset"  # do not write inputs with dist = "empty"
@@ -32,34 +39,20 @@ def main() -> int:
     return 0
 
 
-def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[str]) -> None:
-    from tilec.case.cases import expand_cases, small_case
-    from tilec.case.device import ModuleDevice
-    from tilec.compile.project import open_project
-    from tilec.frontends.base import ToolSearch
-    from tilec.inspection.container import open_container
-    from tilec_runtime.device import driver as _driver
-    from tilec_runtime.launch.load import load
-
-    built = open_container(bundle).bundle
-    kernels = {kernel.name: kernel for kernel in built.info.kernels}
-    found = open_project(manifest, ToolSearch()).manifest
-    cases = [
-        case
-        for kernel in found.kernels
-        if kernel.name in kernels
-        for case in expand_cases(kernel, kernels[kernel.name], locate=found.locate)
-    ]
-    case = next(case for case in cases if case.name == name)
+def _launch(path: Path, bundle: Path, name: str, device: str, options: list[str]) -> None:
+    manifest = open_project(path, ToolSearch()).manifest
+    opened = Opened(bundle=open_container(bundle).bundle)
+    wish = Wish(kernels=(name.partition("/")[0],), chains=False)
+    case = one_case(chosen_cases(opened, manifest, wish), name)
     if case.error is not None:
         raise case.error
-    driver = _driver.driver()
-    module = load(built, device, driver=driver)
+    driver, gpu = find_gpu(device, "the launch")
+    loaded = opened.load(driver, gpu)
+    assert loaded is not None  # the bundle is there
     # Otherwise the tools report calls that fail without a current context.
-    driver.adopt(module.device.ordinal)
-    module_device = ModuleDevice(module, driver)
+    driver.adopt(gpu.ordinal)
     case = small_case(case) if SMALL in options else case
-    module_device.launch(case, _arguments(case, module_device, unset=UNSET in options))
+    loaded.launch(case, _arguments(case, loaded, unset=UNSET in options))
 
 
 def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[str, Any]:
@@ -67,11 +60,6 @@ def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[st
 
     With `unset`, empty inputs are allocated and not written.
     """
-    import numpy as np
-
-    from tilec.case.inputs import make_inputs
-    from tilec.case.run import arguments_on
-
     inputs = make_inputs(case)
     empty = {item.name for item in case.inputs if item.dist == "empty" and item.shape is not None}
     empty = empty if unset else set()
