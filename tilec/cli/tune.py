@@ -177,7 +177,7 @@ def command(
     two fastest are measured again side by side. All results are logged, so that --resume can
     continue an interrupted tuning.
     """
-    from tilec.cli.tune_flow import Wish, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
+    from tilec.cli.tune_flow import Given, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
     from tilec.tune.search import Search
     from tilec.tune.session import SessionOptions
 
@@ -189,7 +189,7 @@ def command(
         limit=limit,
         batch=jobs or app.settings.cores,
     )
-    wish = Wish(
+    given = Given(
         cases=cases,
         devices=devices,
         target=target,
@@ -215,13 +215,13 @@ def command(
             "--prepare only writes a kit: leave --resume and --record out",
         ),
         (out and not prepare, "--out needs --prepare"),
-        (wish.several and record, "--record names one file: tune one kernel at a time"),
-        (wish.several and out, "--out names one file: tune one kernel at a time"),
+        (given.several and record, "--record names one file: tune one kernel at a time"),
+        (given.several and out, "--out names one file: tune one kernel at a time"),
     )
     step = confirm_kernel if confirm else prepare_kernel if prepare else tune_kernel
     try:
-        documents = [measure_kit(app, wish, app.path(kit)) for kit in kits]
-        documents += [step(app, wish, name) for name in kernels]
+        documents = [measure_kit(app, given, app.path(kit)) for kit in kits]
+        documents += [step(app, given, name) for name in kernels]
     except KeyboardInterrupt:
         words = "interrupted: nothing was written"
         if not (prepare or confirm):

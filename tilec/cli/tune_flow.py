@@ -53,8 +53,8 @@ NO_GPU = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """The options of a command line.
+class Given:
+    """The options of one command line.
 
     Attributes:
         several: whether the command line names more than one kernel or kit.
@@ -71,32 +71,32 @@ class Wish:
     several: bool
 
 
-def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
+def tune_kernel(app: App, given: Given, name: str) -> dict[str, Any]:
     """Tune a kernel and write its record."""
-    require_search(wish.options.search)
+    require_search(given.options.search)
     project, kernel = open_kernel(app, name)
-    devices = _devices(wish.devices)
-    target = str(target_for(project.manifest, name, devices[0][1], wish.target))
+    devices = _devices(given.devices)
+    target = str(target_for(project.manifest, name, devices[0][1], given.target))
     folder = folder_of(project, name)
-    record = record_path(app, wish, kernel, project.manifest)
+    record = record_path(app, given, kernel, project.manifest)
     _require_own(app, record, name)
-    request = make_request(app, workers=wish.jobs)
+    request = make_request(app, workers=given.jobs)
     with (
         scratch(folder) as own,
         Foundry(request, name, target, own, project) as foundry,
     ):
-        spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
-        with _log(wish, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
+        spaces = spaces_of(kernel, foundry.facts.info, given.cases, locate=project.manifest.locate)
+        with _log(given, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
             prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
             work = Work(facts=foundry.facts, kernel=kernel, prepared=prepared, make=foundry.make)
-            return _measure(app, wish, work, devices, own, log, known, record)
+            return _measure(app, given, work, devices, own, log, known, record)
 
 
-def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
+def measure_kit(app: App, given: Given, path: Path) -> dict[str, Any]:
     """Measure a kit and write its record."""
-    require_search(wish.options.search)
+    require_search(given.options.search)
     require_kit(path)
-    devices = _devices(wish.devices)
+    devices = _devices(given.devices)
     # Beside the kit, since a temporary directory may be in memory: kits unpack to gigabytes.
     logs = path.parent / f".{path.name}.log"
     with scratch(logs) as own:
@@ -106,21 +106,21 @@ def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
             message = f"{app.show(path)} holds candidates for {facts.target}, which do not run on {device}"
             fix = "prepare it for the target of this device: `tilec tune --prepare --target NAME`"
             raise UsageError(message, fix=fix)
-        record = app.path(wish.record or f"tuning/{facts.info.name}.json")
+        record = app.path(given.record or f"tuning/{facts.info.name}.json")
         _require_own(app, record, facts.info.name)
-        with _log(wish, logs, facts, work.kernel, device) as (log, known):
-            return _measure(app, wish, work, devices, own, log, known, record)
+        with _log(given, logs, facts, work.kernel, device) as (log, known):
+            return _measure(app, given, work, devices, own, log, known, record)
 
 
-def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
+def prepare_kernel(app: App, given: Given, name: str) -> dict[str, Any]:
     """Compile every candidate and write a kit."""
     project, kernel = open_kernel(app, name)
-    target = str(target_for(project.manifest, name, None, wish.target))
-    path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
+    target = str(target_for(project.manifest, name, None, given.target))
+    path = Path(os.path.normpath(app.path(given.out or f"{name}-{target}{SUFFIX}")))
     with (
         scratch(folder_of(project, name)) as own,
         Foundry(
-            make_request(app, workers=wish.jobs),
+            make_request(app, workers=given.jobs),
             name,
             target,
             own,
@@ -128,7 +128,7 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             progress.observer(app),
         ) as foundry,
     ):
-        spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
+        spaces = spaces_of(kernel, foundry.facts.info, given.cases, locate=project.manifest.locate)
         require_portable(spaces)
         points = list(dict.fromkeys(point for space in spaces for point in space.points))
         compiled = foundry.make(points)
@@ -151,7 +151,7 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
 
 def _measure(
     app: App,
-    wish: Wish,
+    given: Given,
     work: Work,
     devices: Sequence[tuple[str, DeviceInfo]],
     folder: Path,
@@ -160,7 +160,7 @@ def _measure(
     record: Path,
 ) -> dict[str, Any]:
     """Run a session and write its record."""
-    display = Display(app, time.monotonic, budget=wish.options.budget)
+    display = Display(app, time.monotonic, budget=given.options.budget)
     names = [name for name, _ in devices]
     with _resumable(log), contextlib.ExitStack() as workers:
         workplaces = [
@@ -182,7 +182,7 @@ def _measure(
             workplaces,
             log,
             known=known,
-            options=wish.options,
+            options=given.options,
             progress=display,
             clock=time.monotonic,
         )
@@ -251,7 +251,7 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
 
 @contextlib.contextmanager
 def _log(
-    wish: Wish, folder: Path, facts: KernelFacts, kernel: Kernel, device: DeviceInfo
+    given: Given, folder: Path, facts: KernelFacts, kernel: Kernel, device: DeviceInfo
 ) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
     """Open the log, and yield it with the trials of an earlier run to continue."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
@@ -266,7 +266,7 @@ def _log(
         toolchain=", ".join(f"{tool.name} {tool.version}" for tool in facts.toolchain),
     )
     # With several kernels, those after the interrupted one have no log yet.
-    resume = wish.resume and (log.path.exists() or not wish.several)
+    resume = given.resume and (log.path.exists() or not given.several)
     known = log.read(header) if resume else ()
     try:
         log.open(header, keep=resume)
@@ -311,11 +311,11 @@ def _prepare_cases(
     return prepared
 
 
-def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
+def record_path(app: App, given: Given, kernel: Kernel, manifest: Manifest) -> Path:
     """Return the path of a kernel's record."""
     return (
-        app.path(wish.record)
-        if wish.record
+        app.path(given.record)
+        if given.record
         else contained(manifest.root, kernel.table or f"tuning/{kernel.name}.json")
     )
 
@@ -330,13 +330,13 @@ def _resumable(log: TrialLog) -> Iterator[None]:
         raise NoDeviceError(error.what, cause=error.cause, fix=fix) from error
 
 
-def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
+def confirm_kernel(app: App, given: Given, name: str) -> dict[str, Any]:
     """Compile the winners, compare their code, and accept the edited kernel.
 
     The code is compared with the measured code.
     """
     project, kernel = open_kernel(app, name)
-    path = record_path(app, wish, kernel, project.manifest)
+    path = record_path(app, given, kernel, project.manifest)
     shown = app.show(path)
     old = read_old(path, shown)
     if old is None or old.kernel != name or not old.devices:
@@ -349,7 +349,7 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         for target in dict.fromkeys(str(device.target) for device in old.devices):
             same = [device for device in old.devices if str(device.target) == target]
             points = [entry.point for device in same for entry in device.entries]
-            request, observer = make_request(app, workers=wish.jobs), progress.observer(app)
+            request, observer = make_request(app, workers=given.jobs), progress.observer(app)
             with Foundry(request, name, target, own / target, project, observer) as foundry:
                 facts = foundry.facts
                 built = {variant.axes for variant in facts.info.variants}
