@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
@@ -16,7 +15,6 @@ from tilec.model.job import Job
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DType
 from tilec_runtime.model.signature import AbiSlot, ParamKind
-from tilec_runtime.model.tensormap import TensorMap
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -42,18 +40,6 @@ def bind(job: Job, kernel: TritonKernel) -> Binder:
     # the kernel needs some.
     binder.abi += (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
     return binder
-
-
-def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
-    """Return the arguments with tensor maps, or None if their number differs."""
-    left = list(maps)
-    wanted = sum(slot.type == DESCRIPTOR for slot in abi)
-    if wanted != len(left):
-        return None
-    return tuple(
-        dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == DESCRIPTOR else slot
-        for slot in abi
-    )
 
 
 def read_by(slot: AbiSlot) -> frozenset[str]:
@@ -93,26 +79,22 @@ class Binder(ParameterBinder):
         Raises:
             MismatchError: it contradicts the manifest.
         """
-        if param.constant:
+        slot = None if param.constant else self._slot(param)
+        if slot is None:
             self._constant(index, param)
             return
-        slot = self._slot(param)
-        if slot is not None and slot.type in ("ptr", DESCRIPTOR) and self._absent & read_by(slot):
-            # Triton takes None as a constant, and leaves out code that uses the tensor.
-            self.types[param.name], self.constants[index] = "constexpr", None
-            return
-        if slot is not None and self._absent & read_by(
-            slot
-        ):  # an extent or stride of a tensor that is None
+        if self._absent & read_by(slot):
+            if slot.type in ("ptr", DESCRIPTOR):
+                # Triton takes None as a constant, and leaves out code that uses the tensor.
+                self.types[param.name], self.constants[index] = "constexpr", None
+                return
+            # An extent or stride of a tensor that is None.
             slot = dataclasses.replace(slot, expr="0")
-        if slot is not None and slot.type == DESCRIPTOR:
+        if slot.type == DESCRIPTOR:
             self._descriptor(param, slot)
             return
         if param.name in self._described:
             raise MismatchError(NO_DESCRIPTOR.format(param.name), HOW)
-        if slot is None:
-            self._constant(index, param)
-            return
         if self._is_one(param, slot):
             # Triton drops an argument that is 1 from the entry point, as it does with constants.
             self.types[param.name], self.constants[index] = "constexpr", 1

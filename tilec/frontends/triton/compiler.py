@@ -9,7 +9,7 @@ from tilec.frontends.tools.machine_code import Code, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.triton import api
-from tilec.frontends.triton.bind import Binder, bind, mapped
+from tilec.frontends.triton.bind import Binder, bind
 from tilec.frontends.triton.declare import TritonKernel
 from tilec.frontends.triton.errors import kernel_error, native_diagnostics
 from tilec.model.argument import DESCRIPTOR
@@ -77,19 +77,19 @@ class JobCompiler:
         if compiled.profile:
             message = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
             raise CompileError(message, fix="take what Triton's profiler records out of the kernel")
-        abi = mapped(bound.abi, compiled.maps)
-        if abi is None:
-            wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
-            message = f"Triton made {len(compiled.maps)} tensor maps for {wanted} descriptors"
+        maps = [str(tensor_map) for tensor_map in compiled.maps]
+        wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
+        if len(maps) != wanted:
+            message = f"Triton made {len(maps)} tensor maps for {wanted} descriptors"
             raise CompileError(message, fix="report it, with the kernel")
-        if compiled.scratch:  # the first of the two hidden addresses
-            first = len(abi) - api.HIDDEN
-            abi = (
-                *abi[:first],
-                dataclasses.replace(abi[first], type=f"{SCRATCH}:{compiled.scratch}"),
-                *abi[first + 1 :],
-            )
-        return abi
+        abi = [
+            dataclasses.replace(slot, type=maps.pop(0)) if slot.type == DESCRIPTOR else slot
+            for slot in bound.abi
+        ]
+        if compiled.scratch:
+            slot = abi[-api.HIDDEN]  # the first of the hidden addresses
+            abi[-api.HIDDEN] = dataclasses.replace(slot, type=f"{SCRATCH}:{compiled.scratch}")
+        return tuple(abi)
 
     def _ptx(self, bound: Binder) -> api.Compiled:
         job = self._job
