@@ -66,14 +66,6 @@ def symbol_of(name: str) -> str:
     return f"{'_' if text[:1].isdigit() else ''}{text}_tile"
 
 
-def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
-    """Add the divisors of a sub-byte dtype: its tensors consist of whole bytes."""
-    return tuple(
-        math.lcm(divisor, dtype.per_byte) if here else divisor
-        for divisor, here in zip(divisors, where, strict=True)
-    )
-
-
 class _Binder(ParameterBinder):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -170,7 +162,8 @@ class _Binder(ParameterBinder):
             assume = dataclasses.replace(assume, contiguous=True)
         strides = assume.strides(self._strides(param))
         extents = assume.extents(rank)
-        inner = [k == rank - 1 for k in range(rank)]
+        # Rows fill whole bytes, also those of a dtype of less than a byte.
+        row = [dtype.per_byte if dim == rank - 1 else 1 for dim in range(rank)]
         if rank and (extents[-1] or 0) % dtype.per_byte:
             raise MismatchError(
                 f"tensor {name!r} has rows of {extents[-1]} elements, and {dtype.name} has {dtype.per_byte} in a byte"
@@ -188,14 +181,10 @@ class _Binder(ParameterBinder):
             may_alias_internally=0 in strides,
             shape_constant=extents,
             stride_constant=strides,
-            stride_divisible_by=_whole_bytes(
-                dtype,
-                self._divisors(param.stride_divisible, assume.stride, strides),
-                [s is None for s in strides],
+            stride_divisible_by=_divisors(
+                strides, (dtype.per_byte,) * rank, param.stride_divisible, assume.stride
             ),
-            shape_divisible_by=_whole_bytes(
-                dtype, self._divisors(param.shape_divisible, assume.shape, extents), inner
-            ),
+            shape_divisible_by=_divisors(extents, row, param.shape_divisible, assume.shape),
             base_addr_divisible_by=math.lcm(param.align, assume.align),
         )
 
@@ -216,15 +205,13 @@ class _Binder(ParameterBinder):
             )
         return param.stride
 
-    def _divisors(
-        self, fixed: tuple[int, ...], assumed: tuple[int, ...], known: Sequence[int | None]
-    ) -> tuple[int, ...]:
-        """Return common multiples of the divisors, 1 where the number itself is known."""
-        ones = (1,) * len(known)
-        return tuple(
-            math.lcm(one, other) if number is None else 1
-            for one, other, number in zip(fixed or ones, assumed or ones, known, strict=True)
-        )
-
     def _path(self, param: Param) -> str:
         return f"{self._table}.params.{param.name}"
+
+
+def _divisors(
+    known: Sequence[int | None], least: Sequence[int], *facts: Sequence[int]
+) -> tuple[int, ...]:
+    """Return common multiples of `least` and facts, which may be empty; 1 for known numbers."""
+    rows = zip(known, least, *(fact or (1,) * len(known) for fact in facts), strict=True)
+    return tuple(math.lcm(*divisors) if number is None else 1 for number, *divisors in rows)
