@@ -303,3 +303,10 @@ def test_repeated_runs_compare_with_the_first(
     assert (result.status, result.repeats, saved, left) == (status, repeats, ["z"], [])
     assert result.case == bound
     assert case_json(result)["varied"] == dict(repeats.varied)
+
+
+def test_a_case_that_cannot_be_run_ends_in_its_first_run(project: Path) -> None:
+    bound, functions = cases("ad")[1], Functions(str(project))
+    device = FakeDevice({"add": add})
+    result = run_case(bound, device, functions, times=5, clock=lambda: 0.0)
+    assert (result.status, result.repeats) == ("error", Repeats(runs=1, wanted=5))
