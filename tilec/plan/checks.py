@@ -303,15 +303,12 @@ def _check_default(
     kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report
 ) -> None:
     axes = dict(kernel.matrix.axes)
-    built = {
-        name: {value for v in variants for axis, value in v.constants if axis == name}
-        for name in axes
-    }
     for name, value in kernel.default:
+        built = {each for v in variants for axis, each in v.constants if axis == name}
         if name not in axes:  # the manifest cannot check it if the source adds axes
             report(f"unknown axis {name!r}{suggest(name, list(axes))}", name)
-        elif variants and value not in built[name]:
-            shown = ", ".join(map(axis_shown, sorted(built[name], key=str)))
+        elif variants and value not in built:
+            shown = ", ".join(axis_shown(each) for each in sorted(built, key=str))
             report(f"no variant has {name} = {value!r}: built are {shown}", name)
         elif any(p.dtype == name for p in params):
             report(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
 
 from tilec.model.job import Job, Member, Source
 from tilec.plan.params import symbol_axes
 from tilec_runtime.model.arch import Target
 
-_Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
+# Language, source, hints, target, and the most members of a group.
+_Where = tuple[str, Source, tuple[tuple[str, int], ...], Target, int]
 
 
 class Groups:
@@ -21,15 +23,11 @@ class Groups:
     def __init__(self, jobs: Iterable[Job]) -> None:
         """Divide jobs into groups of at most `together` members, as declared by the frontend."""
         self._groups: dict[tuple[_Where, Member], tuple[Member, ...]] = {}
-        counts: dict[_Where, dict[Member, int]] = {}
-        most: dict[_Where, int] = {}
+        counts: dict[_Where, Counter[Member]] = {}
         for job in jobs:
-            if job.spec.decl.together > 1:
-                where, member = _where(job), _member(job)
-                members = counts.setdefault(where, {})
-                members[member] = members.get(member, 0) + 1
-                most[where] = job.spec.decl.together
+            counts.setdefault(_where(job), Counter())[_member(job)] += 1
         for where, members in counts.items():
+            most = where[-1]
             # Sort by content: moving a kernel in the manifest then rebuilds nothing.
             ordered = sorted(
                 members,
@@ -38,21 +36,19 @@ class Groups:
                     *((name, type(v).__name__, v) for name, v in member.axes),
                 ),
             )
-            for start in range(0, len(ordered), most[where]):
-                chunk = tuple(ordered[start : start + most[where]])
-                if sum(members[member] for member in chunk) > 1:
+            for start in range(0, len(ordered), most):
+                chunk = tuple(ordered[start : start + most])
+                if most > 1 and sum(members[member] for member in chunk) > 1:
                     self._groups.update(((where, member), chunk) for member in chunk)
 
     def of(self, job: Job) -> Job:
         """Return the job with its group, or unchanged if it is compiled alone."""
-        if job.spec.decl.together <= 1:
-            return job
         group = self._groups.get((_where(job), _member(job)))
         return dataclasses.replace(job, group=group) if group else job
 
 
 def _where(job: Job) -> _Where:
-    return job.spec.language, job.spec.source, job.hints, job.target
+    return job.spec.language, job.spec.source, job.hints, job.target, job.spec.decl.together
 
 
 def _member(job: Job) -> Member:
