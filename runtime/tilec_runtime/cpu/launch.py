@@ -99,7 +99,7 @@ class QueuedCall:
         self._program = program
         self._grid = grid
         self._parts = parts
-        self._options = options
+        self._options = dataclasses.replace(options, kernel=parts.kernel)
         self._allocations = allocations
         self._enqueue = enqueue
         self._elements = tuple(_element(kind) for kind in program.signature.params)
@@ -162,7 +162,7 @@ class QueuedCall:
             arguments=arguments,
             grid=self._grid,
             memory=Memory([*tensors, *(region for region in plain if region is not None)]),
-            options=dataclasses.replace(self._options, kernel=parts.kernel),
+            options=self._options,
             slots=parts.slots,
         )
 

@@ -80,10 +80,12 @@ class Start:
     ) -> None:
         """Set up the state that all blocks share; `watched` is as for `Launch`."""
         variables = program.variables
+        if not options.kernel:
+            options = dataclasses.replace(options, kernel=program.name)
         self.program = program
         self.values = tuple(map(_held, program.function.body.args, arguments))
         self.launch = Launch(
-            options=dataclasses.replace(options, kernel=options.kernel or program.name),
+            options=options,
             grid=grid,
             memory=Memory((*memory.regions, *variables)) if variables else memory,
             globals={region.name: region.address for region in variables},
