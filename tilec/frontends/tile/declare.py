@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.frontends.tile import api
+from tilec.frontends.tile.bodies import resolved
 from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tools.kernels import definition
 from tilec.frontends.tools.modules import LoadedModule
@@ -98,21 +99,14 @@ def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:
     """Return the names that the body passes to a writing function of cuda.tile; helper functions
     are not analyzed.
     """
-    tile, names = api.cuda_tile(), set()
-    writers = [
-        value
-        for name, value in vars(tile).items()
+    names = set()
+    writers = {
+        id(value)
+        for name, value in vars(api.cuda_tile()).items()
         if name in _WRITES or name.startswith(_WRITES_PREFIX)
-    ]
+    }
     for call in ast.walk(node):
-        match call:
-            case ast.Call(func=ast.Name(id=name)):
-                called = scope.get(name)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute)):
-                called = getattr(tile, attribute, None) if scope.get(name) is tile else None
-            case _:
-                continue
-        if any(called is writer for writer in writers):
+        if isinstance(call, ast.Call) and id(resolved(call.func, scope)) in writers:
             target = next((k.value for k in call.keywords if k.arg == "array"), None)
             target = call.args[0] if call.args else target
             if isinstance(target, ast.Name):
