@@ -101,18 +101,23 @@ class App:
             fix="start a project with `tilec new NAME`, or go to one with `tilec -C DIR`",
         )
 
+    @property
+    def root(self) -> Path | None:
+        """The directory of the manifest, or None without one."""
+        try:
+            return self.manifest_path().parent
+        except UsageError:
+            return None
+
     def show(self, path: Path | str) -> str:
         """Return a path relative to the working directory, if it is inside.
 
         A relative path starts from the project's directory, as in the output of compilers.
         """
         path = Path(path)
-        if not path.is_absolute():
-            try:
-                inside = self.manifest_path().parent / path
-            except UsageError:
-                return str(path)
-            path = inside if inside.exists() else path
+        root = None if path.is_absolute() else self.root
+        if root is not None and (root / path).exists():
+            path = root / path
         try:
             return str(path.relative_to(self.settings.cwd))
         except ValueError:

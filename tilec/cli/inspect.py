@@ -23,7 +23,6 @@ from tilec.cli.tables import (
     table,
     terminal_width,
 )
-from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.table import axis_shown
@@ -225,18 +224,10 @@ def _described(opened: Container, select: str) -> Report:
     return report.narrow(described, select) if select else described
 
 
-def _sources(app: App) -> Path:
-    """Return the directory for source files: the project's, or the base directory."""
-    try:
-        return app.manifest_path().parent
-    except UsageError:
-        return app.base
-
-
 def _dump(app: App, opened: Container, form: str, select: str) -> None:
     from tilec.inspection.dump import dump
 
-    listing = dump(opened.bundle, form, select, app.settings.search, _sources(app))
+    listing = dump(opened.bundle, form, select, app.settings.search, app.root or app.base)
     app.detail(f"{listing.id}: {listing.image.digest}{f', {listing.tool}' if listing.tool else ''}")
     echo(listing.text, nl=not listing.text.endswith("\n"))
 
@@ -255,7 +246,7 @@ def _write_page(app: App, opened: Container, report: Report, path: Path, *, chos
         opened.bundle,
         dataclasses.replace(report, path=app.show(report.path)),
         app.settings.search,
-        _sources(app),
+        app.root or app.base,
         disassembled=MOST_IMAGES if chosen else MOST_DISASSEMBLED,
         workers=app.settings.cores,
         on_image=lambda name: app.status(f"reading the code of {name}"),

@@ -26,7 +26,6 @@ from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready
-from tilec_runtime.errors import UsageError
 
 SHOWN = 8  # candidates of a case; --verbose shows all
 TINTS = {
@@ -196,11 +195,10 @@ def print_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> 
 
 def _named_by_manifest(app: App, path: Path) -> str | None:
     """Return a path relative to the project, or None for a file outside."""
-    try:
-        root = app.manifest_path().parent
-        return Path(os.path.normpath(path)).relative_to(os.path.normpath(root)).as_posix()
-    except (UsageError, ValueError):
+    root, path = app.root, Path(os.path.normpath(path))
+    if root is None or not path.is_relative_to(root):
         return None
+    return path.relative_to(root).as_posix()
 
 
 def print_prepared(
