@@ -37,8 +37,8 @@ def read_matrix(
     for name, items in table.items():
         if name not in kernel_keys.MATRIX.by_name:
             axes[name] = _axis(name, items, by_target, (*path, name), problems)
-    include = _include(table.get("include", ()), Scope(path, axes, problems))
     whole = table.get("autotune", False)
+    include = _include(table.get("include", ()), Scope(path, axes, problems, open=whole))
     scope = Scope(path, _with_points(axes, include), problems, open=whole)
     matrix = Matrix(
         axes=tuple(axes.items()),
@@ -141,9 +141,8 @@ _KIND: dict[type, str] = {str: "text", int: "an integer", float: "a float", bool
 
 
 def _check_point(point: dict[str, AxisValue], scope: Scope, path: Path) -> None:
-    axes = scope.axes
     for name, value in point.items():
-        inner = (*path, name)
-        if scope.axis(name, inner) and axes[name] and type(value) is not type(axes[name][0]):
-            message = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
+        inner, known = (*path, name), scope.axes.get(name)
+        if scope.axis(name, inner) and known and type(value) is not type(known[0]):
+            message = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(known[0])]} such as {shown(known[0])}"
             scope.problems.add(inner, message)

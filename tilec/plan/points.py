@@ -16,6 +16,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import same_point
 
 Point = tuple[tuple[str, AxisValue], ...]
@@ -110,11 +111,13 @@ def _points(kernel: Kernel, configs: Sequence[Point], report: Report) -> Iterato
         except ExpressionError as error:
             report(error.what, "matrix", "exclude", index, "when", column=error.column)
     for index, included in enumerate(matrix.include):
-        given = dict(included)
+        given, at = dict(included), report.at("matrix", "include", index)
+        strange = [name for name in given if name not in names]
+        for name in strange:
+            at(f"unknown axis {name!r}{did_you_mean(name, names)}", name)
         if missing := ", ".join(name for name in names if name not in given):
-            message = f"an included point gives every axis, and lacks {missing}"
-            report(message, "matrix", "include", index)
-        else:
+            at(f"an included point gives every axis, and lacks {missing}")
+        elif not strange:
             points.append(tuple((name, given[name]) for name in names))
     for point in dict.fromkeys(points):
         yield MatrixPoint(axes=point, let=tuple(derived_at(kernel, point, report)))

@@ -314,6 +314,15 @@ def test_an_axis_of_usual_names_is_understood() -> None:
     assert told in refused(HEAD + text)
 
 
+def test_points_may_give_axes_of_configurations() -> None:
+    (kernel,) = read("""
+[kernel.add]
+source = "k.py"
+matrix = { T = ["f16"], autotune = true, include = [{ T = "float32", BM = 32 }] }
+""").kernels
+    assert kernel.matrix.include == ((("T", "f32"), ("BM", 32)),)
+
+
 def test_dtypes_have_numpys_names_too() -> None:
     manifest = read("""
 [kernel.add]

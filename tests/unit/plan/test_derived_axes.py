@@ -11,6 +11,7 @@ from tilec.manifest.types import Exclude, Kernel, Launch, Matrix
 from tilec.model.declaration import ParamDecl
 from tilec.plan import Plan
 from tilec_runtime.errors import ManifestError
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.table import DispatchRule
 
 AXES = (("T", ("f16",)), ("BM", (48, 64)))
@@ -97,10 +98,13 @@ CONFIGS = (
 
 
 def tuned(
-    *configs: tuple[tuple[str, int], ...], exclude: tuple[Exclude, ...] = (), **changes: object
+    *configs: tuple[tuple[str, int], ...],
+    exclude: tuple[Exclude, ...] = (),
+    include: tuple[tuple[tuple[str, AxisValue], ...], ...] = (),
+    **changes: object,
 ) -> Plan:
     decls = {"gemm": dataclasses.replace(TILE_DECL, configs=configs)}
-    matrix = Matrix(axes=(("T", ("f16",)),), autotune=True, exclude=exclude)
+    matrix = Matrix(axes=(("T", ("f16",)),), autotune=True, exclude=exclude, include=include)
     return plan(tile_kernel(matrix=matrix, **{"default": (), **changes}), decls=decls)
 
 
@@ -112,6 +116,14 @@ def test_configurations_of_the_source_are_points() -> None:
     ]
     assert [dict(job.hints)["occupancy"] for job in kernel.jobs[::3]] == [1, 2]
     assert kernel.info.default == CONFIGS[0]
+
+
+def test_points_are_included_beside_configurations() -> None:
+    point = (("T", "f16"), ("BM", 32), ("BN", 64), ("occupancy", 1))
+    (kernel,) = tuned(*CONFIGS, include=(point,)).kernels
+    assert kernel.jobs[-1].variant.id == "gemm-f16-BM32-BN64-occupancy1"
+    with pytest.raises(ManifestError, match="unknown axis 'BMM'; did you mean 'BM'"):
+        tuned(*CONFIGS, include=((("T", "f16"), ("BMM", 32)),))
 
 
 @pytest.mark.parametrize(
