@@ -4,7 +4,6 @@ alone.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -88,6 +87,8 @@ class PlannedTimed:
         self.device.hosts.append(launches)
         return 3.4e-6
 
+    def close(self) -> None: ...
+
 
 @dataclasses.dataclass
 class PlannedContender:
@@ -136,11 +137,10 @@ class PlannedDevice:
     def refusal(self, case: BoundCase) -> str:
         return self.refused.get(case.case, "")
 
-    @contextlib.contextmanager
-    def timed(self, case: BoundCase, inputs: Mapping[str, Any]) -> Iterator[PlannedTimed]:
+    def timed(self, case: BoundCase, inputs: Mapping[str, Any]) -> PlannedTimed:
         each = self.plan(case.case, self.measured.count(case.case))
         self.measured.append(case.case)
-        yield PlannedTimed(self, (each * (1 + 1e-3 * (i % 5 - 2)) for i in itertools.count()))
+        return PlannedTimed(self, (each * (1 + 1e-3 * (i % 5 - 2)) for i in itertools.count()))
 
     def library(self, name: str) -> Library:
         if name != "numpy":

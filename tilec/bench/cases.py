@@ -77,7 +77,8 @@ class Bench:
         work = planned_work(case, environment(case, inputs))
         against = rivals_of(case) if self._against else ()
         with contextlib.ExitStack() as stack:
-            timed = stack.enter_context(self._device.timed(case, inputs))
+            timed = self._device.timed(case, inputs)
+            stack.callback(timed.close)
             rivals = [self._rival(case, rival, inputs, stack) for rival in against]
             running = [each for each in rivals if isinstance(each, _Running)]
             mine, *theirs = measure_together(

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from tilec.case.inputs import Value
 from tilec.case.run import arguments_on
 from tilec.compile.cache import Cache
 from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
-from tilec_runtime.errors import MissingError
 from tilec_runtime.launch.load import Module
 
 
@@ -57,7 +56,6 @@ class BenchDevice:
         self._module, self._driver, self._device = module, driver, module.device
         self._cold, self._cache = cold, cache
         self._runner = ModuleDevice(module, driver, advice=advice)
-        self._libraries: dict[str, Library | MissingError] = {}
         self._uuid = "" if self._device.interprets else uuid_of(self._device.ordinal)
         self._clocks = None if self._device.interprets else Clocks(self._uuid)
         self.clocks_missing = self._clocks.missing if self._clocks else ""
@@ -85,32 +83,23 @@ class BenchDevice:
         """Return why the device cannot run a case."""
         return self._runner.refusal(case)
 
-    @contextlib.contextmanager
-    def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> Iterator[KernelTimer]:
+    def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> KernelTimer:
         """Return the launches of a case."""
-        with contextlib.closing(
-            KernelTimer(
-                self._device,
-                self._driver,
-                lambda: calls_of(case, self._module, arguments_on(case, self._runner, inputs)),
-                clocks=self._clocks,
-                cold=self._cold,
-            )
-        ) as timer:
-            yield timer
+        return KernelTimer(
+            self._device,
+            self._driver,
+            lambda: calls_of(case, self._module, arguments_on(case, self._runner, inputs)),
+            clocks=self._clocks,
+            cold=self._cold,
+        )
 
     def library(self, name: str) -> Library:
-        """Return a library on this device; a missing one is looked for once."""
-        module = self._libraries.get(name)
-        if module is None:
-            try:
-                module = open_library(name, self._device)
-            except MissingError as error:
-                module = error
-            self._libraries[name] = module
-        if isinstance(module, MissingError):
-            raise module
-        return module
+        """Return a library on this device.
+
+        Raises:
+            MissingError: it is not installed, or cannot use the device.
+        """
+        return open_library(name, self._device)
 
     def contender(
         self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]
