@@ -23,7 +23,7 @@ import numpy as np
 
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.functions import Functions
-from tilec.case.inputs import environment, make_inputs, numpy_dtype
+from tilec.case.inputs import environment, make_inputs
 from tilec.case.report import case_json
 from tilec.case.run import CaseResult, run_case
 from tilec.case.selection import parse_expression, select_cases
@@ -35,6 +35,7 @@ from tilec_runtime.errors import ExpressionError, TilecError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import BundleInfo
+from tilec_runtime.tensors.host import numpy_dtype
 
 REPEATS = 20
 
@@ -73,7 +74,7 @@ class TorchDevice:
             return tensor.cpu().numpy()
         row = next(row for row in DTYPES.values() if row.numpy == name)
         bits = {1: self.torch.uint8, 2: self.torch.int16}[row.bytes]
-        return tensor.view(bits).cpu().numpy().view(numpy_dtype(row))
+        return tensor.view(bits).cpu().numpy().view(numpy_dtype(row.name))
 
     def enqueue(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
         """Launch on torch's current stream; axes with one value are no arguments of launchers."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - registers bfloat16 and f8 with NumPy by name
 import numpy as np
 
-from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
+from tilec_runtime.model.dtype import BY_NUMPY
 from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.tensors.host import numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -47,12 +47,6 @@ class ArrayFile:
     def __str__(self) -> str:
         """Return the text for a command line."""
         return f"{self.path}:{self.key}" if self.key else str(self.path)
-
-
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return NumPy's or ml_dtypes' dtype."""
-    result: np.dtype[Any] = np.dtype(dtype.numpy)
-    return result
 
 
 def storable(array: Array) -> Array:
@@ -131,7 +125,7 @@ def _load_safetensors(source: ArrayFile, name: str) -> Array:
     row = header[_key(source, name, [key for key in header if key != "__metadata__"])]
     if row["dtype"] not in _SAFETENSORS:
         raise UnfitError(f"it holds {row['dtype']}, which is no dtype of kernels")
-    dtype = numpy_dtype(DTYPES[_SAFETENSORS[row["dtype"]]])
+    dtype = numpy_dtype(_SAFETENSORS[row["dtype"]])
     first, end = row["data_offsets"]
     array: Array = data[8 + length :][first:end].copy().view(dtype).reshape(row["shape"])
     return array

@@ -12,7 +12,6 @@ import numpy as np
 
 from tilec.case.cases import BoundCase
 from tilec.case.files import FORMS, UnfitError, parse_array_file, read_array
-from tilec.case.files import numpy_dtype as numpy_dtype
 from tilec.case.functions import Functions
 from tilec.manifest.types import Input
 from tilec.model.array_facts import ArrayFacts
@@ -20,6 +19,7 @@ from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.tensors.host import numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Env = dict[str, Any]
@@ -104,10 +104,14 @@ def poisoned(shape: tuple[int, ...], dtype: DType) -> Array:
     if dtype.name == "bool":
         return np.ones(shape, np.bool_)
     if dtype.packed:
-        return np.full(shape, (1 << dtype.bits) - 1, np.uint8).view(numpy_dtype(dtype))
+        return np.full(shape, (1 << dtype.bits) - 1, np.uint8).view(numpy_dtype(dtype.name))
     if dtype.kind == "float":
-        return np.full(shape, np.nan, np.float32).astype(numpy_dtype(dtype))
-    return np.full((*shape, dtype.bytes), POISON, np.uint8).view(numpy_dtype(dtype)).reshape(shape)
+        return np.full(shape, np.nan, np.float32).astype(numpy_dtype(dtype.name))
+    return (
+        np.full((*shape, dtype.bytes), POISON, np.uint8)
+        .view(numpy_dtype(dtype.name))
+        .reshape(shape)
+    )
 
 
 def _shape(case: BoundCase, item: Input, env: Env) -> tuple[int, ...]:
@@ -131,7 +135,7 @@ def _tensor(case: BoundCase, item: Input, shape: tuple[int, ...]) -> Array:
     if math.prod(max(extent, 1) for extent in shape) > MOST_ELEMENTS:
         raise too_large
     try:
-        return _filled(case, item, shape, dtype).astype(numpy_dtype(dtype), copy=False)
+        return _filled(case, item, shape, dtype).astype(numpy_dtype(dtype.name), copy=False)
     except MemoryError as error:
         raise too_large from error
 
@@ -144,7 +148,7 @@ def _made(
     env: Env,
 ) -> Array:
     """Return the value that a function of the project makes."""
-    dtype = numpy_dtype(DTYPES[item.dtype])
+    dtype = numpy_dtype(item.dtype)
     shape = None if item.shape is None else _shape(case, item, env)
     more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": _seed(item)}
     before = {name: read_only(value) for name, value in values.items()}
@@ -194,9 +198,9 @@ def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) 
         case "integers":
             return _integers(case, item, shape, dtype, rng)
         case "zeros":
-            return np.zeros(shape, numpy_dtype(dtype))
+            return np.zeros(shape, numpy_dtype(dtype.name))
         case "ones":
-            return np.ones(shape, numpy_dtype(dtype))
+            return np.ones(shape, numpy_dtype(dtype.name))
         case "arange":
             return np.arange(math.prod(shape)).reshape(shape)
     return poisoned(shape, dtype)  # "empty"
@@ -234,7 +238,9 @@ def _scalar(case: BoundCase, item: Input) -> int | float | bool:
     if dtype is None:
         return value
     if dtype.kind == "float":
-        return float(np.asarray(value, np.float64).astype(numpy_dtype(dtype)).astype(np.float64))
+        return float(
+            np.asarray(value, np.float64).astype(numpy_dtype(dtype.name)).astype(np.float64)
+        )
     if dtype.kind == "bool":
         return bool(value)
     if problem := misfit(value, dtype):
@@ -255,7 +261,7 @@ def misfit(value: float, dtype: DType) -> str:
 
 
 def _read(case: BoundCase, item: Input) -> Array:
-    dtype = numpy_dtype(DTYPES[case.dtype_of(item.name)])
+    dtype = numpy_dtype(case.dtype_of(item.name))
     file = parse_array_file(item.file, cwd=Path(case.root))
     try:
         return read_array(file, item.name, dtype)

@@ -20,7 +20,7 @@ from tilec.bench.timer import KernelTimer
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.device import KernelCall, ModuleDevice, calls_of
 from tilec.case.files import storable
-from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
+from tilec.case.inputs import Array, Value, make_inputs
 from tilec.case.run import arguments_on, compared
 from tilec.compile.process import connect
 from tilec.model.tuning import Status
@@ -35,7 +35,7 @@ from tilec_runtime.errors import (
     TilecError,
 )
 from tilec_runtime.launch.load import Module, load
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
 _UNALIKE = "it was checked with the extents of small, which take another variant"
 
@@ -172,7 +172,10 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = [name for name in case.outs if f"out.{name}" in archive]
-            return {name: archive[f"out.{name}"].view(_dtype(case, name)) for name in names}
+            return {
+                name: archive[f"out.{name}"].view(numpy_dtype(case.dtype_of(name)))
+                for name in names
+            }
     except Exception as error:
         fix = "prepare the kit or start the tuning again"
         raise CaseError(
@@ -183,12 +186,9 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
 def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
     """Write a reference's results, rounded to the kernel's dtypes: they are large."""
     rows = {
-        f"out.{name}": storable(array.astype(_dtype(case, name))) for name, array in results.items()
+        f"out.{name}": storable(array.astype(numpy_dtype(case.dtype_of(name))))
+        for name, array in results.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(file, **rows)  # type: ignore[arg-type]
-
-
-def _dtype(case: BoundCase, name: str) -> np.dtype[Any]:
-    return numpy_dtype(DTYPES[case.dtype_of(name)])

@@ -22,7 +22,6 @@ from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.files import (
     UnfitError,
     dtype_in,
-    numpy_dtype,
     parse_array_file,
     read_array,
     storable,
@@ -32,6 +31,7 @@ from tilec.manifest.types import Input
 from tilec_runtime.errors import CaseError, Location, UsageError
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.tensors.host import numpy_dtype
 
 
 def bound(*inputs: Input, **more: Any) -> BoundCase:
@@ -318,7 +318,7 @@ def test_numpys_files_come_back(tmp_path: Path, array: Any, dtype: Any, said: st
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 def test_outputs_of_every_dtype_come_back(tmp_path: Path, dtype: DType) -> None:
     """NumPy itself reads no file of f8e5m2 that it writes."""
-    array = (np.arange(6).reshape(2, 3) % 2).astype(numpy_dtype(dtype))
+    array = (np.arange(6).reshape(2, 3) % 2).astype(numpy_dtype(dtype.name))
     np.save(tmp_path / "x.npy", storable(array))
     assert read(tmp_path, "x.npy", array.dtype).tobytes() == array.tobytes()
 
