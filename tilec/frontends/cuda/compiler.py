@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from tilec.frontends.cuda import mangled
 from tilec.frontends.cuda.job import CudaJob, DeviceCompile
-from tilec.frontends.cuda.link import inputs as linked_inputs
 from tilec.frontends.cuda.program import ProgramCompiler, Programs
 from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.abi import derive
-from tilec.frontends.tools.cpp import declare, includes
+from tilec.frontends.tools.cpp import declare
 from tilec.frontends.tools.cpp.symbol import compiled_params, expand, name_expression
 from tilec.frontends.tools.machine_code import Code, check_cluster, finished
 from tilec.model.cpp import cut
@@ -37,7 +36,9 @@ class Compiler:
             self._job.spec.symbol, dict(self._job.variant.constants), self._cuda.kernel
         )
         linking = self._linking() if self._cuda.lto else ()
-        program = self._group_program(expression) or self._program((expression,))
+        program = self._group_program(expression)
+        if program is None:
+            program = self._programs.get(ProgramCompiler(self._cuda, (expression,)))
         return self._image(program, expression, linking)
 
     def _group_program(self, own: str) -> DeviceCompile | None:
@@ -45,39 +46,17 @@ class Compiler:
         if not self._job.group or self._cuda.options.compiler == "nvcc":
             return None
         expressions = tuple(dict.fromkeys(map(self._expression, self._job.group)))
-        attempt = (self._job.target, self._job.spec.max_isa, self._state(expressions))
+        compiler = ProgramCompiler(self._cuda, expressions)
+        attempt = (compiler.target, compiler.state())
         if own not in expressions or self._programs.failed == attempt:
             return None
         try:
-            return self._program(expressions)
+            return self._programs.get(compiler)
         except CompileError as error:
             if error.overtime:
                 raise
             self._programs.failed = attempt
             return None
-
-    def _program(self, expressions: tuple[str, ...]) -> DeviceCompile:
-        return self._programs.get(
-            lambda: self._state(expressions),
-            (self._job.target, self._job.spec.max_isa),
-            ProgramCompiler(self._cuda, expressions),
-        )
-
-    def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
-        """Return everything that a compiled program depends on, except the kind of target."""
-        spec, options = self._job.spec, self._cuda.options
-        define = [value for _, value in options.define]
-        files = includes.closure(spec.source.root, spec.source.path, options.include, define)
-        files += linked_inputs(spec.source.root, options)
-        return (
-            spec.source,
-            self._job.target.number,
-            spec.opt,
-            spec.lineinfo,
-            spec.debug,
-            expressions,
-            tuple(files),
-        )
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
@@ -34,30 +34,23 @@ class Programs:
         self._compiled: dict[bool, DeviceCompile] = {}
         self._finished: dict[Hashable, DeviceCompile] = {}
 
-    def get(
-        self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler
-    ) -> DeviceCompile:
+    def get(self, compiler: ProgramCompiler) -> DeviceCompile:
         """Return the cached program, or compile it.
-
-        Args:
-            state: returns the current state of everything that the compiled program depends on.
-            wanted: key of the finished program beside the state: target and ISA bound.
-            compiler: compiles it.
 
         Raises:
             CompileError: it does not compile.
             ToolchainError: a tool does not start.
         """
-        now = state()
+        now = compiler.state()
         if self._state != now:
             self._state, self._compiled, self._finished = None, {}, {}
-        program = self._finished.get(wanted)
+        program = self._finished.get(compiler.target)
         if program is None:
             compiled = self._compiled.get(compiler.lto) or compiler.compile()
             program = compiler.finish(compiled)
-            if state() == now:  # else a source was edited during the compile
+            if compiler.state() == now:  # else a source was edited during the compile
                 self._state, self._compiled[compiler.lto] = now, compiled
-                self._finished[wanted] = program
+                self._finished[compiler.target] = program
         return program
 
 
@@ -66,6 +59,7 @@ class ProgramCompiler:
 
     Attributes:
         lto: whether LTO-IR is shipped; it needs a compile of its own.
+        target: target and ISA bound, which the finished program depends on beside the state.
     """
 
     def __init__(self, job: CudaJob, expressions: tuple[str, ...]) -> None:
@@ -77,9 +71,25 @@ class ProgramCompiler:
         self._spec = job.job.spec
         self._limit = self._spec.timeout * len(expressions)
         self.lto = job.lto
+        self.target = (job.job.target, self._spec.max_isa)
         self._to_ltoir = bool(job.options.link) or job.lto
         # Linked code is optimized as one program: it keeps source lines, but no variables.
         self._debug = self._spec.debug and not self._to_ltoir
+
+    def state(self) -> Hashable:
+        """Return everything that the compiled program depends on, except the kind of target."""
+        spec, options = self._spec, self._job.options
+        root, define = spec.source.root, [value for _, value in options.define]
+        return (
+            spec.source,
+            self._job.job.target.number,
+            spec.opt,
+            spec.lineinfo,
+            spec.debug,
+            self._expressions,
+            tuple(includes.closure(root, spec.source.path, options.include, define)),
+            tuple(link_module.inputs(root, options)),
+        )
 
     def compile(self) -> DeviceCompile:
         """Compile the source to PTX, and to LTO-IR if it is linked or shipped.
