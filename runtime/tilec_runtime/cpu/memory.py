@@ -43,13 +43,11 @@ class Allocations:
             bisect.insort(self._starts, address)
         return address
 
-    def free(self, address: int) -> bool:
-        """Free the allocation at an address; return whether there was one."""
+    def free(self, address: int) -> None:
+        """Free the allocation at an address."""
         with self._lock:
-            if self._bytes.pop(address, None) is None:
-                return False
+            del self._bytes[address]
             del self._starts[bisect.bisect_left(self._starts, address)]
-            return True
 
     def holding(self, address: int) -> tuple[int, Bytes] | None:
         """Return (start, bytes) of the allocation that contains an address, or None."""

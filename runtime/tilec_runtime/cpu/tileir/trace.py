@@ -300,9 +300,7 @@ def _alone(held: Any) -> Any:
 
 
 def _number(block: Coordinates, grid: Grid) -> int:
-    if len(block) != len(grid) or not all(
-        0 <= index < extent for index, extent in zip(block, grid, strict=True)
-    ):
+    if not all(0 <= index < extent for index, extent in zip(block, grid, strict=True)):
         count = math.prod(grid)
         raise CallError(
             f"block {block} is not of the grid {grid}",
