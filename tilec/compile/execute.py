@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -223,9 +222,10 @@ class JobRunner:
             ]
 
         work: dict[Hashable, list[KeyedJob]] = {}
-        for keyed in self._longest_first([*missing.values()]):
+        for keyed in missing.values():
             work.setdefault(shared_work(keyed), []).append(keyed)
-        tasks = [compile_task(together, fresh=fresh) for together in work.values()]
+        longest_first = sorted(work.values(), key=_expected_seconds, reverse=True)
+        tasks = [compile_task(together, fresh=fresh) for together in longest_first]
         self._run(tasks, on_done, on_start)
         return outcomes
 
@@ -332,16 +332,6 @@ class JobRunner:
             )
         return self._started_pool
 
-    def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-        """Sort jobs by expected time, longest first.
-
-        A group counts as one job, and stays together.
-        """
-        totals: defaultdict[Hashable, float] = defaultdict(float)
-        for keyed in jobs:
-            totals[shared_work(keyed)] += expected_seconds(keyed.job)
-        return sorted(jobs, key=lambda keyed: totals[shared_work(keyed)], reverse=True)
-
     def _outcome(self, job: Job, result: object, printed: str) -> Outcome:
         if isinstance(result, Done):
             shutil.rmtree(failure_folder(self._kept, job), ignore_errors=True)
@@ -373,3 +363,7 @@ def _apart_note(job: Job) -> str:
         "long or crashed the compiler: each is compiled alone, and not kept for the next build; "
         "`group = 1` says so from the start"
     )
+
+
+def _expected_seconds(together: Sequence[KeyedJob]) -> float:
+    return sum(expected_seconds(keyed.job) for keyed in together)
