@@ -84,24 +84,3 @@ def test_every_error_of_the_runtime_has_the_fields(name: str) -> None:
             plain.op,
             "what\n  op: value, created at app.py:1",
         )
-
-
-def test_a_lost_context_says_since_when() -> None:
-    error = ContextLostError(
-        "lost",
-        device=1,
-        result="CUDA_ERROR_ASSERT",
-        code=710,
-        since="cuEventQuery",
-        launches=("add",),
-        again=True,
-    )
-    again = pickle.loads(pickle.dumps(error))
-    assert (again.device, again.result, again.code, again.since, again.launches, again.again) == (
-        1,
-        "CUDA_ERROR_ASSERT",
-        710,
-        "cuEventQuery",
-        ("add",),
-        True,
-    )

@@ -224,10 +224,3 @@ def test_a_tensors_device_is_taken_wherever_devices_are() -> None:
     assert Device(made.device) == Device("cpu")
     with use_device(made.device):
         assert api.zeros(3).sync().device == made.device == -1
-
-
-def test_a_borrowed_device_is_the_device_of_its_handle() -> None:
-    driver = FakeDriver()
-    assert Device.borrow_raw(0, driver=driver) == Device(0, driver=driver)
-    with pytest.raises(UsageError, match="is no handle of a device"):
-        Device.borrow_raw("cuda:0", driver=driver)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ADD, PythonKernels, ones
-from tests.runtime_samples import ADD as ON_GPU
-from tests.runtime_samples import Array, bundle_of, loaded
+from tests.runtime_samples import bundle_of
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec_runtime import Module, Tensor, load
 from tilec_runtime.cpu.launch import CpuOptions
@@ -79,13 +78,3 @@ def test_tensors_of_tilec_are_stepped_on_as_they_may_be_used() -> None:
         module.add.step(z, x, x)
     list(module.add.step(z, x, x, alpha=7.0))
     assert np.asarray(z)[0] == 7
-
-
-def test_only_the_cpu_device_steps() -> None:
-    module, driver = loaded(ON_GPU)
-    with pytest.raises(
-        UsageError,
-        match=r'^add is loaded on device 0 \(Fake H200\), and only the cpu device .*\n  fix: .*"cpu"',
-    ):
-        module.add.step(Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
-    assert not driver.launches

@@ -39,17 +39,6 @@ def test_a_pool_needs_a_stream() -> None:
         StreamPoolRoundRobin(0, "cpu")
 
 
-def test_a_closed_policy_says_so_and_gives_its_streams_back() -> None:
-    driver = FakeDriver()
-    pool = StreamPoolRoundRobin(2, Device(0, driver=driver))
-    assert pool.next_stream() is not pool.next_stream()
-    pool.close()
-    pool.close()
-    assert driver.calls.count("destroy_stream") == 2
-    with pytest.raises(SchedulingError, match="is closed"):
-        pool.next_stream()
-
-
 def test_what_is_no_policy_is_refused(held: Held) -> None:
     for refused in (lambda: stream().schedule(4), lambda: use_policy("SingleStream").__enter__()):
         with pytest.raises(

@@ -47,12 +47,6 @@ def test_shapes_of_a_result_that_is_not_there_yet(
     assert found.to_host().ravel().view(np.float32).tolist() == list(range(12)), "the same memory"
 
 
-def test_into_an_array(held: Held) -> None:
-    out = np.zeros(12, np.float32)
-    assert counting().to_host(out=out).sync() is out
-    assert out.tolist() == list(range(12))
-
-
 @pytest.mark.parametrize(
     ("make", "verb", "fix"),
     [
