@@ -290,8 +290,9 @@ def _wheel_roots() -> list[_Root]:
         spec = importlib.util.find_spec("nvidia")  # imports nothing: it is a top-level name
     except (ImportError, ValueError):
         spec = None
-    places = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
-    return [_Root(origin="wheel", path=place / "cu13", site=place.parent) for place in places]
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    toolkits = (Path(place, "cu13") for place in places)
+    return [_Root(origin="wheel", path=p, site=p.parents[1]) for p in toolkits if p.is_dir()]
 
 
 def _system_roots(search: ToolSearch) -> list[_Root]:
