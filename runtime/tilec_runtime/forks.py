@@ -1,4 +1,4 @@
-"""Locks that are free in a forked child, and values that a process makes once."""
+"""State and locks that are renewed in forked children, and values that a process makes once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-_LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
+
+class Renewed(Protocol):
+    """State with threads or locks, which a forked child does not have."""
+
+    def renew(self) -> None:
+        """Reset the state in a forked child."""
+
+
+_RENEWED: weakref.WeakSet[Renewed] = weakref.WeakSet()
+
+
+def renew_in_children(state: Renewed) -> None:
+    """Renew state in each forked child, as long as it lives."""
+    _RENEWED.add(state)
 
 
 class ForkLock:
@@ -26,7 +39,7 @@ class ForkLock:
     def __init__(self) -> None:
         """Create a lock that no thread holds."""
         self.renew()
-        _LOCKS.add(self)
+        renew_in_children(self)
 
     def renew(self) -> None:
         """Replace the lock by a free one."""
@@ -42,8 +55,8 @@ class ForkLock:
 
 
 def _renew_all() -> None:
-    for lock in list(_LOCKS):
-        lock.renew()
+    for state in list(_RENEWED):
+        state.renew()
 
 
 os.register_at_fork(after_in_child=_renew_all)

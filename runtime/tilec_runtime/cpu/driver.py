@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ from tilec_runtime.device.seam import (
     PoolStats,
 )
 from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
-from tilec_runtime.forks import ForkLock, Once
+from tilec_runtime.forks import ForkLock, Once, renew_in_children
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.tensors.host import host_memory
@@ -55,7 +54,6 @@ _INTO, _OUT_OF = (CopyKind.TO_DEVICE, CopyKind.ON_DEVICE), (CopyKind.TO_HOST, Co
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
 # A module of Tile IR, and the memory of its variables, which lives as long as the module.
 LoadedModule = tuple[Module, tuple[MemoryRegion, ...]]
-_DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
 # Seconds to wait at the end of the process for a launch to stop.
 _PATIENCE = 2.0
 
@@ -86,7 +84,7 @@ class CpuDriver(GraphDouble):
         self._handles = itertools.count(0x1000, 0x10)
         self._queues: dict[int, Queue] = {0: self._new_queue(0)}
         self._recorded: dict[int, QueueEvent | None] = {}
-        _DRIVERS.add(self)
+        renew_in_children(self)
 
     # The device
 
@@ -489,12 +487,6 @@ def _never() -> bool:
     return False
 
 
-def _forked() -> None:
-    for driver in list(_DRIVERS):
-        driver.renew()
-
-
-os.register_at_fork(after_in_child=_forked)
 atexit.register(end_all, _PATIENCE)
 
 
