@@ -1,4 +1,4 @@
-"""State and locks that are renewed in forked children, and values that a process makes once."""
+"""Renewal of state in forked children, and values that a process makes once."""
 
 from __future__ import annotations
 
