@@ -25,7 +25,7 @@ from tilec.cli.failures import render
 from tilec.cli.run_show import difference_lines
 from tilec.cli.settings import read_settings
 from tilec.compile.project import Project
-from tilec_runtime.bundle.choose import LANGUAGES
+from tilec_runtime.bundle.choose import WITHOUT_TILE_IR
 from tilec_runtime.errors import TilecError
 
 MARKS = {
@@ -114,7 +114,7 @@ class CaseItem(pytest.Item):
         self.add_marker(pytest.mark.tilec)
         for name, language in kernels.items():
             self.add_marker(pytest.mark.tilec_kernel(name=name, language=language))
-        if any(language in LANGUAGES for language in kernels.values()):
+        if any(language in WITHOUT_TILE_IR for language in kernels.values()):
             self.add_marker(pytest.mark.tilec_gpu)
         self.extra_keyword_matches.update((case.kernel, case.case, *kernels, *kernels.values()))
 

@@ -16,7 +16,7 @@ from tilec_runtime.model.jit import JitBy, JitFallback
 from tilec_runtime.values import replace, value_class
 
 # Languages whose kernels need a GPU, with their names in messages.
-LANGUAGES = {
+WITHOUT_TILE_IR = {
     "cuda": "a CUDA C++ kernel",
     "prebuilt": "a kernel that came without Tile IR",
     "simt": "a SIMT kernel",
@@ -173,9 +173,9 @@ def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, st
         )
     # Only tile and Triton kernels have cubins for one exact capability without a target suffix.
     exact = bool(images) and all(image.exact and not image.target.suffix for image in images)
-    if language == "tile" or (exact and language not in LANGUAGES):
+    if language == "tile" or (exact and language not in WITHOUT_TILE_IR):
         return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
-    subject = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
+    subject = WITHOUT_TILE_IR.get(language, "a SIMT kernel (such as CUDA C++)")
     return (
         f"it is {subject}, compiled to code of a GPU; the cpu device runs tile kernels only",
         "run it on a machine with a GPU",
