@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import keyword
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.manifest.locate import Path
@@ -35,7 +35,7 @@ def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
     path = (*scope.path, "case", name)
     own = table.get("inputs", {})
     merged = {
-        parameter: _merged(shared.get(parameter), own.get(parameter))
+        parameter: _merged([each[parameter] for each in (shared, own) if parameter in each])
         for parameter in (*shared, *(each for each in own if each not in shared))
     }
     inputs = []
@@ -56,20 +56,23 @@ def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
     )
 
 
-def _merged(shared: Whole | tuple[object, ...], own: Whole | tuple[object, ...]) -> Whole:
+def _merged(given: Sequence[Whole | tuple[object, ...]]) -> Whole:
     """Merge an input of a case over the shared one; a list is the shape of a tensor.
 
-    The case's own input replaces the shared one if it has a `file` or `make`, or if the shared
-    input has one and the own input gives a distribution (or, for a file, a shape).
+    The result is None if one of them has a problem. The case's own input replaces the shared one
+    if it has a `file` or `make`, or if the shared input has one and the own input gives a
+    distribution (or, for a file, a shape).
     """
-    base = {"shape": shared} if isinstance(shared, tuple) else shared
-    given = {"shape": own} if isinstance(own, tuple) else own
-    if not isinstance(base, dict) or not isinstance(given, dict):
-        return base if given is None else given
-    other = "dist" in given and {"file", "make"} & base.keys()
-    if other or {"file", "make"} & given.keys() or ("file" in base and "shape" in given):
-        return given
-    return {**base, **given}
+    tables = [{"shape": each} if isinstance(each, tuple) else each for each in given]
+    base, own = tables[0], tables[-1]
+    if None in tables:
+        return None
+    if not isinstance(base, dict) or not isinstance(own, dict):
+        return own
+    other = "dist" in own and {"file", "make"} & base.keys()
+    if other or {"file", "make"} & own.keys() or ("file" in base and "shape" in own):
+        return own
+    return {**base, **own}
 
 
 def _input(

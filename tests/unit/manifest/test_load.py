@@ -401,3 +401,17 @@ def test_reports_shared_inputs_where_they_stand() -> None:
     message = refused(text)
     assert message.count("kernel.a.inputs.x: 'shape' is missing") == 1
     assert message.count("kernel.a.inputs.y.shape[0]: unknown name 'q'") == 1
+
+
+@pytest.mark.parametrize(
+    ("shared", "own"),
+    [
+        ('{ shape = [64], dist = "nrmal" }', "{ seed = 5 }"),
+        ('{ shape = ["x.ptrr"] }', "{ seed = 5 }"),
+        ("{ seed = 5 }", '{ shape = [64], dist = "nrmal" }'),
+    ],
+)
+def test_an_input_with_a_problem_gives_cases_no_other(shared: str, own: str) -> None:
+    inputs = f"inputs.x = {shared}\ncase.a = {{ inputs.x = {own} }}\n"
+    message = refused(f'{HEAD}[kernel.a]\nsource = "k.py"\n{inputs}')
+    assert message.count(": error: ") == 1, message
