@@ -51,7 +51,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wno-missing-field-initializers")
 
 
 def digest() -> str:
-    """Return the digest of the C sources; the project's tests refuse a core of other sources."""
+    """Return the digest of the C sources, by which tests refuse an outdated core."""
     files = sorted(Path(CORE).rglob("*.[ch]"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 

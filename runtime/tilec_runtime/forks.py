@@ -23,7 +23,7 @@ _RENEWED: weakref.WeakSet[Renewed] = weakref.WeakSet()
 
 
 def renew_in_children(state: Renewed) -> None:
-    """Renew state in each forked child, as long as it lives."""
+    """Call `renew` of a state in each forked child, as long as the state lives."""
     _RENEWED.add(state)
 
 

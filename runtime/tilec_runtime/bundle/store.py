@@ -51,12 +51,12 @@ class Entry(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The data."""
+        """The data behind the meta."""
         return self.content[self.offset :]
 
     @property
     def size(self) -> int:
-        """Bytes of the data."""
+        """Size of the data in bytes."""
         return len(self.content) - self.offset
 
 

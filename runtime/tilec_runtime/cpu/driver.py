@@ -314,7 +314,7 @@ class CpuDriver(GraphDouble):
         self._put(stream, what, lambda _: function(*parts))
 
     def _bytes(self, address: int, size: int, *, own: bool = True) -> Any:
-        """Return memory of the device, or with `own` unset also other host memory.
+        """Return memory of the device, or without `own` also other host memory.
 
         The result keeps an allocation alive. Memory that is freed before queued work reads it may
         then have other contents, but it is never another object's memory.

@@ -95,8 +95,8 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
     default_axes(contract, contract.axes, axes, origins)
     if contract.matching(axes):
         return
-    # The default of an axis that follows from others, such as num_warps of a configuration, holds
-    # with their defaults only.
+    # An axis that depends on others, such as num_warps of a configuration, has its default only
+    # together with theirs.
     kept = {
         name: value
         for name, value in axes.items()

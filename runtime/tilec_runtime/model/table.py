@@ -21,9 +21,7 @@ def axis_shown(value: AxisValue) -> str:
 class DispatchRule:
     """A rule for launches: if `when` holds, use the axes of the point `take`.
 
-    An empty `when` always holds.
-
-    The point may leave axes open.
+    An empty `when` always holds. The point may leave axes open.
     """
 
     when: str = ""

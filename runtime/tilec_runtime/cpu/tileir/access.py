@@ -96,7 +96,7 @@ class ViewAccess:
         return None if meeting else tile_plan
 
     def disjoint(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> bool:
-        """Whether no two blocks access the same element, provided that there is a plan."""
+        """Whether no two blocks access the same element; valid only if there is a plan."""
         if self.view.sparse is not None or self.view.overlaps or len(tensor.base) > 1:
             return False
         places = np.stack(np.broadcast_arrays(*starts))

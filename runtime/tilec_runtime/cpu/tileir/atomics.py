@@ -31,7 +31,7 @@ _UFUNCS: dict[AtomicMode, Any] = {
     AtomicMode.UMIN: np.minimum,
 }
 _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
-# From old values of elements and updates to new values.
+# Computes new values of elements from their old values and the updates.
 Combine = Callable[[Array, Array], Array]
 # NumPy sorts two-byte integers many times faster than larger ones.
 _SHORT = 1 << 16
@@ -72,7 +72,7 @@ class Groups:
 
 
 def combining(mode: AtomicMode, dtype: np.dtype[Any]) -> Combine:
-    """Return the function of old values of elements and updates, which gives the new values."""
+    """Return the function that computes new values of elements of a dtype."""
     if mode is AtomicMode.XCHG:
         return lambda _old, new: new
     ufunc = _UFUNCS[mode]
@@ -89,7 +89,7 @@ def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array
     """Update elements of a flat array in order; return each element's old value."""
     combine = combining(mode, memory.dtype)
     if bool((index[1:] > index[:-1]).all()):
-        return _at_once(memory, index, values, combine)
+        return _update_distinct(memory, index, values, combine)
     groups = Groups.of(index)
     before = np.empty_like(values)
     if len(groups.starts) <= int(groups.counts.max()):
@@ -98,12 +98,12 @@ def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array
             before[these] = _chain(memory, int(index[these[0]]), values[these], mode, combine)
         return before
     for these in groups.rounds():
-        before[these] = _at_once(memory, index[these], values[these], combine)
+        before[these] = _update_distinct(memory, index[these], values[these], combine)
     return before
 
 
-def _at_once(memory: Array, index: Rows, values: Array, combine: Combine) -> Array:
-    """Update different elements; return their old values."""
+def _update_distinct(memory: Array, index: Rows, values: Array, combine: Combine) -> Array:
+    """Update elements, none of them twice; return their old values."""
     before: Array = memory[index]
     memory[index] = combine(before, values)
     return before

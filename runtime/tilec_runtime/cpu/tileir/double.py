@@ -84,9 +84,9 @@ def _vanished(product: Array, x: Array, y: Array) -> Array:
 def _checked(
     nearest: Array, error: Array, hard: Array, function: Callable[..., Fraction], *tiles: Array
 ) -> Result:
-    """Return a result, computed by `function` of fractions where `hard` marks it.
+    """Return a result, with its hard elements computed by `function` of fractions.
 
-    These are elements whose operands are finite, and whose error may be wrong.
+    `hard` marks elements whose error may be wrong. Those with an infinite or NaN operand stay.
     """
     for held in tiles:
         hard = hard & np.isfinite(held)

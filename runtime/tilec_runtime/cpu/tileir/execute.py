@@ -33,7 +33,7 @@ def execute(
 ) -> None:
     """Run every block of a grid.
 
-    Launches have checked the arguments and the grid.
+    The launch has already checked the arguments and the grid.
 
     Args:
         program: prepared kernel.
@@ -107,14 +107,14 @@ class Start:
         return frame
 
     def turns(self) -> Iterator[Pause]:
-        """Run all blocks, which may wait for each other."""
+        """Run all blocks in turns, since they may wait for each other; yield every pause."""
         numbers = itertools.chain.from_iterable(
             blocks.tolist() for blocks in batches(self.launch.grid, _CHUNK, "forward")
         )
         flight = self.program.footprint.flight
-        return take_turns(numbers, self._one, most=flight, order=self.launch.options.order)
+        return take_turns(numbers, self._start_block, most=flight, order=self.launch.options.order)
 
-    def _one(self, number: int) -> tuple[Frame, Run]:
+    def _start_block(self, number: int) -> tuple[Frame, Run]:
         frame = self.frame(np.array([number]))
         return frame, self.program.code.run(frame)
 

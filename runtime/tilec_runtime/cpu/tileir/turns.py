@@ -18,7 +18,7 @@ from tilec_runtime.errors import FaultError
 
 # Rounds without progress after which a deadlock is suspected.
 _PATIENCE = 32
-# Further rounds without any change of state, of all blocks in flight, that prove it.
+# Further rounds that prove it, if the state of no block in flight changes in them.
 _PROOF = 8
 # Average number of times that a block may run in one round.
 _MOVES = 64

@@ -333,7 +333,7 @@ class Checker:
                     kind=FindingKind.UNINITIALIZED,
                     what=f"reads {name}[{index_text(index)}], which nothing has written",
                     location=access.op.loc,
-                    block=_block(access, touch.blocks[at]),
+                    block=_block_index(access, touch.blocks[at]),
                     parameter=name,
                     index=index,
                     count=len(blank),
@@ -403,8 +403,8 @@ class Checker:
         index = self._element(access.region, shadow, touch.cell(first))
         both_write = AccessKind.READ not in (access.kind, record.kind)
         kind = FindingKind.WRITE_RACE if both_write else FindingKind.READ_RACE
-        block = _block(access, touch.blocks[first])
-        other = _block(access, owner[first])
+        block = _block_index(access, touch.blocks[first])
+        other = _block_index(access, owner[first])
         verbs = (_VERBS[access.kind, is_strong(access)], _VERBS[record.kind, record.strong])
         self._add(
             (kind, *sorted((access.op.number, record.op.number)), name),
@@ -445,7 +445,7 @@ class Checker:
             self._findings[where] = finding
 
 
-def _block(access: Access, number: Any) -> BlockIndex:
+def _block_index(access: Access, number: Any) -> BlockIndex:
     """Return the index of a block by its number in a shadow, which counts from 1."""
     return coordinates(access.frame.launch.grid, int(number) - 1)
 
