@@ -36,10 +36,10 @@ class Bench:
         device: the device.
         measure: number and duration of samples.
         root: the project's directory, for files of rivals.
-        ceilings: of the device; None without.
-        against: whether rivals are measured.
-        saved: measurements to compare with; None for none.
-        limit: the slow-down that counts, as a part.
+        ceilings: ceilings of the device, or None.
+        against: whether to measure rivals.
+        saved: saved times to compare with, or None.
+        limit: the slow-down that fails a case, as a fraction.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Bench:
         inputs: Mapping[str, Value],
         stack: contextlib.ExitStack,
     ) -> RivalResult | _Running:
-        """Return a rival that works, or why it does not."""
+        """Return a rival that has run once, or the result with the reason why it cannot."""
         try:
             library = self._device.library(rival.library)
             call = function_of(case, rival, library.module, self._functions)
@@ -129,7 +129,10 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Running:
-    """A rival that worked once. A later exception is an error of the case: turns need all."""
+    """A rival that has run once.
+
+    A later exception is an error of the case, which measures all contenders in turns.
+    """
 
     case: BoundCase
     rival: Rival

@@ -49,10 +49,10 @@ def known_ceilings(
     """Return the cached ceilings, or measure and cache them.
 
     Args:
-        cache: of the user.
+        cache: the user's cache.
         about: facts that identify the device, its driver and whether torch is installed.
-        measure: measures them; without a copy rate they are not cached.
-        fresh: measure them in any case.
+        measure: measures the ceilings; without a copy rate they are not cached.
+        fresh: measure even if ceilings are cached.
         rest: waits for a number of seconds.
     """
     key = f"ceilings {json.dumps(about)}"
@@ -102,9 +102,9 @@ def measure_ceilings(
 
     Args:
         device: a GPU.
-        driver: of the device.
-        torch: on the same GPU, or why it is missing.
-        clock: seconds of the host.
+        driver: driver of the device.
+        torch: torch on the same GPU, or the error that says why it is missing.
+        clock: clock of the host, in seconds.
     """
     copy = _copy_rate(device, driver, clock)
     assert not isinstance(torch, NumpyLibrary)

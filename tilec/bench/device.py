@@ -33,10 +33,10 @@ class BenchDevice:
     """A bundle on a device to measure on.
 
     Args:
-        module: the bundle there.
-        driver: the driver it was loaded through.
+        module: the bundle, loaded on the device.
+        driver: the driver of the device.
         cold: whether launches find the L2 cache cold.
-        cache: of the user, for ceilings.
+        cache: the user's cache, which keeps ceilings.
         advice: how to get Tile IR into the bundle.
 
     Attributes:
@@ -84,7 +84,7 @@ class BenchDevice:
         return self._runner.refusal(case)
 
     def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> KernelTimer:
-        """Return the launches of a case."""
+        """Return a timer of a case's launches."""
         return KernelTimer(
             self._device,
             self._driver,

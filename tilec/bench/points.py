@@ -19,11 +19,11 @@ Planned: TypeAlias = tuple[BoundCase, Point | None]
 def planned_cases(
     cases_at: Callable[[str], Sequence[BoundCase]], sweep: Sweep | None
 ) -> list[Planned]:
-    """Return each case, at each point of a sweep, grouped by case.
+    """Return each case at each point of a sweep, grouped by case.
 
     Args:
-        cases_at: returns the cases with a value of the sweep; empty for no sweep.
-        sweep: the sweep.
+        cases_at: returns the cases at a value of the sweep, or for an empty text without a sweep.
+        sweep: the sweep, or None.
     """
     if sweep is None:
         return [(case, None) for case in cases_at("")]
@@ -36,7 +36,10 @@ def planned_cases(
 
 
 def with_variants(planned: Sequence[Planned], kernels: Mapping[str, KernelInfo]) -> list[Planned]:
-    """Return each case with each built point of the axes it leaves open; unbuilt cases stay."""
+    """Return each case at each built point of the axes that it leaves open.
+
+    A case with fewer than two such points stays as it is.
+    """
     expanded: list[Planned] = []
     for case, point in planned:
         axes = open_points(case, kernels[case.kernel]) if case.kernel in kernels else ()
@@ -56,7 +59,7 @@ def with_variants(planned: Sequence[Planned], kernels: Mapping[str, KernelInfo])
 
 
 def open_points(case: BoundCase, info: KernelInfo) -> tuple[Axes, ...]:
-    """Return the built points of the axes that a case leaves open; empty if there is one only."""
+    """Return the built points of the axes that a case leaves open; empty for fewer than two."""
     fixed = stated_axes(case, info)
     free = [name for name in info.choices if name not in fixed]
     built = [dict(variant.axes) for variant in info.variants]

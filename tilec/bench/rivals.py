@@ -33,9 +33,9 @@ class Rival:
     """One entry of `against`.
 
     Attributes:
-        text: of the manifest.
-        key: of the entry in its case.
-        library: whose tensors it takes: `torch`, `cupy` or `numpy`.
+        text: the entry as written in the manifest.
+        key: key path of the entry in its case.
+        library: library of its tensors: `torch`, `cupy` or `numpy`.
         call: an expression over the case's inputs; None for a function of a file.
         function: `file.py:function`.
     """
@@ -51,7 +51,7 @@ def rivals_of(case: BoundCase) -> tuple[Rival, ...]:
     """Read the entries of `against` of a case, each `LIBRARY:CALL` or `LIBRARY:FILE.py:FUNCTION`.
 
     Raises:
-        CaseError: an unknown library, or an expression that a call may not hold.
+        CaseError: the library is unknown, or the call has an expression that is not allowed.
     """
     against = case.bench.against if case.bench and case.params else ()
     return tuple(_rival(case, text, ("bench", "against", at)) for at, text in enumerate(against))
@@ -86,10 +86,10 @@ def function_of(case: BoundCase, rival: Rival, library: Any, functions: Function
     """Return a function that calls a rival with inputs by name.
 
     Args:
-        case: of the rival.
+        case: the rival's case.
         rival: the rival.
         library: the module of its library.
-        functions: of the project.
+        functions: functions of the project.
 
     Raises:
         CaseError: there is no such function, or it does not fit the inputs.

@@ -19,11 +19,11 @@ class Spot:
     """One measurement of a group.
 
     Attributes:
-        label: of the kernel, variant or rival.
-        rival: whether it is a rival's.
+        label: name of the kernel, variant or rival.
+        rival: whether a rival was measured.
         at: the swept value.
-        seconds, interval: of a launch.
-        rate: per second, if known.
+        seconds, interval: median time of a launch, and its confidence interval.
+        rate: work per second, or None if unknown.
     """
 
     label: str = ""
@@ -41,10 +41,10 @@ class Group:
     Attributes:
         base: the case.
         sweep: what changes from point to point; empty for variants alone.
-        values: of the sweep, in order.
-        unit: of the rate that bounds the kernel; empty if the case does not state its work.
-        dtype: of its matrix products.
-        spots: those of rivals last.
+        values: values of the sweep, in order.
+        unit: unit of the rate that bounds the kernel; empty if the case does not state its work.
+        dtype: dtype of its matrix products.
+        spots: the measurements, those of rivals last.
     """
 
     base: str

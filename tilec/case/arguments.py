@@ -34,7 +34,8 @@ class Override:
 
     Attributes:
         text: as on the command line, with the option.
-        name: of a parameter or an axis. value: its new value.
+        name: name of a parameter or an axis.
+        value: its new value.
         array: the input, if the value names a file.
     """
 
@@ -45,14 +46,14 @@ class Override:
 
 
 def parse_overrides(given: Mapping[str, Sequence[str]], *, cwd: Path) -> tuple[Override, ...]:
-    """Read the values of options; files are looked into.
+    """Read the values of options, and the headers of the files that they name.
 
     Args:
         given: values of each option.
         cwd: the directory that relative paths start at.
 
     Raises:
-        UsageError: one has another form, a name is given twice, or a file cannot be read.
+        UsageError: a value has another form, a name is given twice, or a file cannot be read.
     """
     overrides = tuple(
         _override(option, text, cwd) for option, texts in given.items() for text in texts

@@ -89,9 +89,11 @@ class Comparison:
         max_abs: largest |actual - expected|; infinite if only one is NaN or infinite.
         max_rel: largest |actual - expected| / |expected| where `expected` is not 0.
         max_ulp: largest distance in ulp; None if only one of a pair is NaN.
-        mismatches: elements beyond the tolerance. total: all elements.
+        mismatches: number of elements beyond the tolerance.
+        total: number of all elements.
         both_nan: elements that are NaN in both arrays.
-        first_index: of the first mismatch in C order, with both values; None without one.
+        first_index: index of the first mismatch in C order, or None.
+        first_actual, first_expected: its two values.
         window: the first mismatch with its neighbours in its row.
         histogram: all elements by the decade of their error, if one is beyond the tolerance.
     """
@@ -285,7 +287,7 @@ def _ranks(values: Array) -> Array:
 def _window(
     left: Array, right: Array, shape: tuple[int, ...], first: int, limit: Tolerance
 ) -> tuple[Element, ...]:
-    """Return the element at a position of flat arrays with its neighbours in its row."""
+    """Return the element at a position of flat arrays, with its neighbours in the same row."""
     row = shape[-1] if shape else 1
     start = first - min(BEFORE, first % row)
     end = first + min(BEHIND, row - 1 - first % row) + 1

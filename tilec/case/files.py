@@ -50,7 +50,7 @@ class ArrayFile:
 
 
 def storable(array: Array) -> Array:
-    """Return an array as NumPy's files hold it: of its extensions' dtypes they keep the size."""
+    """Return a view that a NumPy file can hold: raw bytes in place of ml_dtypes' numbers."""
     return array.view(f"V{array.itemsize}") if array.dtype.isbuiltin == 2 else array
 
 

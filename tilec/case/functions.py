@@ -97,7 +97,9 @@ class Functions:
         values: Mapping[str, T],
         more: Mapping[str, T],
     ) -> dict[str, T]:
-        """Return those values, by parameter, that the signature of a function names.
+        """Return the values that a function's signature names, by parameter.
+
+        A parameter `**kwargs` takes all of `values`, and none of `more`.
 
         Raises:
             CaseError: as `call`.

@@ -62,7 +62,10 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
 
 
 def planned_inputs(case: BoundCase) -> Env:
-    """Return what expressions of a case see; arrays are made where a file or a function says them.
+    """Return the values that expressions of a case may read, without arrays where possible.
+
+    If an input comes from a file or a function, all arrays are made, since only these give shapes.
+
 
     Raises:
         CaseError: as `make_inputs`.
@@ -249,7 +252,10 @@ def _scalar(case: BoundCase, item: Input) -> int | float | bool:
 
 
 def misfit(value: float, dtype: DType) -> str:
-    """Return why an integer dtype cannot hold a number; empty if it can, and for other dtypes."""
+    """Return why a dtype of integers cannot hold a number, or an empty string.
+
+    It is empty for dtypes of other kinds.
+    """
     if dtype.kind not in ("int", "uint"):
         return ""
     if not math.isfinite(value) or int(value) != value:

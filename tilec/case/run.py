@@ -129,15 +129,15 @@ def run_case(
         if save is not None:
             for name, array in first.items():
                 save(case, name, array)
-        held = _held(case, first, expected)
-        while _right(held) and runs < (times or 1):
+        held = _compare_outputs(case, first, expected)
+        while _within_tolerance(held) and runs < (times or 1):
             runs += 1
             again, _ = _launched(case, device, inputs, clock)
             changed = {n: first[n] for n in first if again[n].tobytes() != first[n].tobytes()}
             varied.update(changed.keys())
-            later = _held(case, again, changed)
-            held = held if _right(later) else later
-        status = "failed" if not _right(held) else "passed" if case.reference else "ran"
+            later = _compare_outputs(case, again, changed)
+            held = held if _within_tolerance(later) else later
+        status = "failed" if not _within_tolerance(held) else "passed" if case.reference else "ran"
     except TilecError as error:
         status, failure, held = "error", error, ()
     counts = tuple((name, varied[name]) for name in case.outs if varied[name])
@@ -165,10 +165,10 @@ def _launched(
     return {name: device.from_device(arguments[name]) for name in case.outs}, seconds
 
 
-def _held(
+def _compare_outputs(
     case: BoundCase, outputs: Mapping[str, Array], expected: Mapping[str, Array]
 ) -> tuple[OutputResult, ...]:
-    """Compare those outputs of which results are expected."""
+    """Compare the outputs that have expected results."""
     return tuple(
         compared(case, name, array, expected[name])
         for name, array in outputs.items()
@@ -176,7 +176,7 @@ def _held(
     )
 
 
-def _right(held: Sequence[OutputResult]) -> bool:
+def _within_tolerance(held: Sequence[OutputResult]) -> bool:
     return all(each.comparison.ok for each in held)
 
 

@@ -147,11 +147,11 @@ class Sanitizer:
     """Checks cases of one bundle.
 
     Args:
-        bundle: with Tile IR.
-        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random order.
+        bundle: bundle with Tile IR.
+        orders: orders of the blocks, one run each: "forward", "reverse", or the seed of a random order.
         not_finite: report the first NaN or infinity that is computed from finite numbers.
-        steps: most loop iterations of one batch of blocks.
-        advice: how to get Tile IR into the bundle, where the manifest is not the reason.
+        steps: limit of loop iterations of one batch of blocks.
+        advice: how to get Tile IR into the bundle, unless the manifest prevents it.
     """
 
     def __init__(

@@ -212,10 +212,10 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def refuse(*wrongs: tuple[object, str]) -> None:
+def refuse(*checks: tuple[object, str]) -> None:
     """Raise a usage error with the message of the first condition that holds."""
-    for wrong, message in wrongs:
-        if wrong:
+    for condition, message in checks:
+        if condition:
             raise click.UsageError(message, click.get_current_context())
 
 

@@ -143,12 +143,15 @@ def _open_streams() -> None:
 def run(
     args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> int:
-    """Run one command line and return its exit code; raise only KeyboardInterrupt, pressed again.
+    """Run one command line and return its exit code.
 
     Args:
         args: the command line without the program's name.
         environ: the environment; by default that of the process.
         cwd: the working directory; by default that of the process.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed again while an error was reported.
     """
     app: App | None = None
     try:

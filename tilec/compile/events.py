@@ -60,7 +60,7 @@ class Done:
         blob: reference to the image's bytes.
         cached: whether the image came from the cache.
         seconds: compile time in this build; 0 if the cache had the image.
-        row: digest of the image's cache entry, which covers `info`, `abi` and `warnings`.
+        row: SHA-256 of the image's index row, which covers `info`, `abi` and `warnings`.
     """
 
     info: ImageInfo

@@ -73,9 +73,7 @@ def look_at_project(
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
     """Return the project, and the problems of its sources and options.
 
-    The project may be incomplete.
-
-    `Project.sources` lacks kernels with a missing source or refused options. Without `plugins`, no
+    The project may be incomplete: `Project.sources` lacks kernels with a missing source or refused options. Without `plugins`, no
     code of third-party frontends is imported, and `Project.frontends` lacks them.
 
     Raises:

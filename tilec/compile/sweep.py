@@ -1,4 +1,4 @@
-"""All files of a cache, whatever wrote them: listed, aged, and removed."""
+"""List and remove the files of a cache, those of other releases too."""
 
 from __future__ import annotations
 

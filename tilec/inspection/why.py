@@ -131,10 +131,10 @@ def described(
     stride: tuple[int, ...] | None = None,
     align: int = ALIGNED,
 ) -> Described:
-    """Return a tensor, by default C-contiguous, whose address is divisible by `align` and by no
-    larger power of two.
+    """Return a tensor that is C-contiguous by default.
 
-    Each tensor of a launch has its own `index`.
+    Its address is divisible by `align`, and by no larger power of two. Each tensor of a launch has
+    its own `index`.
     """
     return Described(
         TensorFacts(

@@ -279,8 +279,9 @@ class Session:
     def _side_by_side(
         self, prepared: Prepared, best: Trial, rivals: Sequence[Trial]
     ) -> tuple[Trial, list[tuple[Trial, Ratio, int]]]:
-        """Measure the best in turn with each rival; return the winner and those that it met, each
-        with the ratio of the times and the number of pairs.
+        """Measure the best in turn with each rival; return the winner and its run-offs.
+
+        A run-off has the rival, the ratio of the times, and the number of pairs.
         """
         met: list[tuple[Trial, Ratio, int]] = []
         for rival in rivals:

@@ -41,7 +41,8 @@ class Subject:
 class Request:
     """A request to measure candidates of one case.
 
-    A single one is checked first. Several were checked before, and are measured in turn.
+    A single candidate is checked before it is measured. Several candidates have been checked by
+    earlier requests, and are measured in turn.
     """
 
     subjects: tuple[Subject, ...]
@@ -55,7 +56,8 @@ class Measured:
     Attributes:
         status: measured, wrong or failed; `reason` says why.
         measurements: one for each candidate; empty if they were not measured.
-        variant: id of the first one's variant. cache: how the L2 cache was kept cold.
+        variant: id of the variant that the first candidate launched.
+        cache: how the L2 cache was kept cold.
         fatal: the process may not be able to use the device any more.
     """
 

@@ -24,9 +24,9 @@ from tilec.compile.remote.store import SLOWEST, RemoteError, RemoteStore
 from tilec.compile.remote.usage import Usage, record
 from tilec_runtime.errors import TilecError
 
-# Look-ups may take this many seconds, and more by the answers and bytes that have come: a store is
-# left alone that would take longer than to compile, or that hangs beyond the time limits of its
-# library, which cover neither name resolution nor headers that arrive byte by byte.
+# Time limit of look-ups in seconds, to which answers and bytes that arrive add. A build stops using a
+# store that is slower than compiling, or that hangs. The time limits of its library do not suffice:
+# they cover neither name resolution nor headers that arrive byte by byte.
 _FREE = 30.0
 _FEWEST = 10  # answers per second
 

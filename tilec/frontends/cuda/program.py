@@ -59,7 +59,7 @@ class ProgramCompiler:
 
     Attributes:
         lto: whether LTO-IR is shipped; it needs a compile of its own.
-        target: target and ISA bound, which the finished program depends on beside the state.
+        target: target and ISA bound; the finished program depends on them and on `state`.
     """
 
     def __init__(self, job: CudaJob, expressions: tuple[str, ...]) -> None:

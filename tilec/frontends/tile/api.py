@@ -91,7 +91,7 @@ def compilation() -> Any:
 
 
 def dtype(dtype: DType) -> object:
-    """Return cuda.tile's object of a dtype that it has."""
+    """Return cuda.tile's object of a dtype; cuda.tile must have the dtype."""
     return getattr(cuda_tile(), dtype.tile)
 
 

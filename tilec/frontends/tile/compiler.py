@@ -143,11 +143,12 @@ class JobCompiler:
 
 
 def newest_bytecode(tileiras: Tool) -> Version:
-    """Return the newest bytecode version that cuda.tile writes and tileiras reads: versions up to
-    its own release.
+    """Return the newest bytecode version that cuda.tile writes and tileiras reads.
+
+    tileiras reads versions up to its own release.
     """
     oldest, newest = api.BYTECODES[0], api.BYTECODES[-1]
-    if tileiras.release == (0, 0):  # it does not say
+    if tileiras.release == (0, 0):  # it reports no release
         return newest
     return max((v for v in api.BYTECODES if v <= tileiras.release), default=oldest)
 

@@ -158,7 +158,7 @@ class _Reader:
         self._analyzed: set[ast.expr | None] = set()
 
     def findings(self) -> list[_Finding]:
-        """Return accesses of arrays, and uses by which an array escapes, as the source has them."""
+        """Return accesses of arrays and uses by which an array escapes, in source order."""
         nodes = ast.walk(self._call.body.node)  # a node before its parts
         return sorted((found for node in nodes for found in self._read(node)), key=_place)
 
@@ -175,7 +175,7 @@ class _Reader:
                 if isinstance(param, SafeParam) and name not in _CHECKED.get(param.access, ()):
                     self._analyzed.add(array)
             case ast.Assign(targets=targets, value=ast.Name() as array):
-                # Other names of the array, each of which is bound once.
+                # The targets are other names of the array, and each is bound once.
                 param = self._values.of(array)
                 same = all(self._values.of(target) is param for target in targets)
                 if isinstance(param, SafeParam) and same:

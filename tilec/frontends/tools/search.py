@@ -76,7 +76,13 @@ class _Root:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
-    """One row of the tool table: kind, use, and for headers a file of each wheel that has some."""
+    """A row of the tool table.
+
+    Attributes:
+        kind: `bin`, `lib` or `include`.
+        use: the purpose of the tool.
+        files: for headers, one header of each wheel that has headers.
+    """
 
     kind: str
     use: str

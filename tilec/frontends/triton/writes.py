@@ -60,7 +60,8 @@ class _Body:
 
     Attributes:
         params: names of its parameters, in order.
-        written: parameters that it stores through. accessed: also those that it loads through.
+        written: parameters that it stores through.
+        accessed: parameters that it stores or loads through.
         returned: for each part of its result, the parameters that it is computed from.
     """
 

@@ -57,7 +57,7 @@ def together(source: Source) -> int:
 def find(job: Job, candidates: Sequence[KernelDecl]) -> KernelDecl:
     """Return the job's kernel in the current source.
 
-    A macro's is as it was declared: the compiler sees it, the parser does not.
+    A kernel that a macro expands to keeps its declaration, since the parser expands no macros.
     """
     spec = job.spec
     base, _ = cut(spec.symbol or spec.decl.qualified or spec.decl.name)
