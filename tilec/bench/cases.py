@@ -39,7 +39,7 @@ class Bench:
         ceilings: ceilings of the device, or None.
         against: whether to measure rivals.
         saved: saved times to compare with, or None.
-        limit: the slow-down that fails a case, as a fraction.
+        limit: smallest change against `saved` that counts, as a fraction.
     """
 
     def __init__(

@@ -177,7 +177,7 @@ def compare_with_saved(
         case: as it was measured.
         saved: the saved measurements.
         again: measures the case once more.
-        limit: the change that counts, as a part.
+        limit: smallest change that counts, as a fraction.
     """
     row = saved.cases.get(case.name)
     if case.measurement is None:

@@ -148,7 +148,8 @@ class Sanitizer:
 
     Args:
         bundle: bundle with Tile IR.
-        orders: orders of the blocks, one run each: "forward", "reverse", or the seed of a random order.
+        orders: order of the blocks in each run: "forward", "reverse", or the seed of a random
+            order.
         not_finite: report the first NaN or infinity that is computed from finite numbers.
         steps: limit of loop iterations of one batch of blocks.
         advice: how to get Tile IR into the bundle, unless the manifest prevents it.

@@ -73,8 +73,9 @@ def look_at_project(
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
     """Return the project, and the problems of its sources and options.
 
-    The project may be incomplete: `Project.sources` lacks kernels with a missing source or refused options. Without `plugins`, no
-    code of third-party frontends is imported, and `Project.frontends` lacks them.
+    The project may be incomplete: `Project.sources` lacks kernels with a missing source or refused
+    options. Without `plugins`, no code of third-party frontends is imported, and
+    `Project.frontends` lacks them.
 
     Raises:
         ManifestError: the manifest has problems; the error has all of them.

@@ -31,7 +31,7 @@ DISTS = (
     "empty",
 )
 INPUT = Table(
-    made=types.Input,
+    into=types.Input,
     merged=True,
     keys=(
         Key(
@@ -80,13 +80,13 @@ TOLERANCE = Table(
     names=Names(
         "|".join(dict.fromkeys((*DTYPES, *BY_NUMPY))),
         "a dtype",
-        Table(made=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
+        Table(into=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
         "Tolerance of one dtype.",
         choices=tuple(dict.fromkeys((*DTYPES, *BY_NUMPY))),
     ),
 )
 BENCH = Table(
-    made=types.Bench,
+    into=types.Bench,
     keys=(
         Key("flops", Formula(0), "Floating-point operations of one launch."),
         Key("bytes", Formula(0), "Bytes moved by one launch."),

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, Scope
-from tilec.manifest.tables import sound
+from tilec.manifest.tables import valid_values
 from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
 from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.expr import parse
@@ -26,8 +26,8 @@ def read_cases(tables: Row, scope: Scope) -> tuple[Case, ...]:
     """Return the cases of a kernel or chain, with the keys that its table shares among them."""
     shared = {key: tables[key] for key in _SHARED if key in tables}
     return tuple(
-        _case(name, {**shared, **sound(table)}, tables.get("inputs", {}), scope)
-        for name, table in sound(tables.get("case", {})).items()
+        _case(name, {**shared, **valid_values(table)}, tables.get("inputs", {}), scope)
+        for name, table in valid_values(tables.get("case", {})).items()
     )
 
 
@@ -177,7 +177,7 @@ def read_chains(tables: Row, kernels: Collection[str], problems: Problems) -> tu
             )
         if table is None or table.get("steps") is None:
             continue
-        table = sound(table)
+        table = valid_values(table)
         steps = tuple(_steps(table["steps"], (*path, "steps"), kernels, problems))
         cases = read_cases(table, Scope(path, {}, problems))
         whole = len(steps) == len(table["steps"])  # the inputs of an unreadable step are unknown

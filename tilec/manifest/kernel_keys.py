@@ -28,7 +28,7 @@ _ALIGNED = Integer(1, 2**20, power=True)
 
 
 def _extents(noun: str) -> ListOf:
-    """Return a shape of numbers, and of `"?"`, which is read to None."""
+    """Return a shape of a list of numbers and `"?"`, which becomes None."""
     free = Text(
         f'{noun}: write a number, or "?" for a free one', pattern=r"\?", convert=values.free
     )
@@ -201,7 +201,7 @@ ASSUME = Table(
     ),
 )
 PARAM = Table(
-    made=types.ParamTable,
+    into=types.ParamTable,
     keys=(
         Key(
             "kind",
@@ -231,7 +231,7 @@ PARAM = Table(
     ),
 )
 LAUNCH = Table(
-    made=types.Launch,
+    into=types.Launch,
     keys=(
         Key(
             "requires",
@@ -285,7 +285,7 @@ DISPATCH = Table(
             "rules",
             ListOf(
                 Table(
-                    made=DispatchRule,
+                    into=DispatchRule,
                     keys=(
                         Key(
                             "when",
@@ -308,7 +308,7 @@ DISPATCH = Table(
     ),
 )
 BUDGET = Table(
-    made=types.Budget,
+    into=types.Budget,
     keys=(
         Key("registers", Integer(0, 255), "Registers per thread."),
         Key("spills", BYTES, "Bytes spilled per thread."),
@@ -324,14 +324,14 @@ _DTYPE_OF = Text(
 )
 _NAME = Text("a parameter's name", pattern=values.IDENTIFIER)
 OP = Table(
-    made=types.Op,
+    into=types.Op,
     keys=(
         Key(
             "outputs",
             Named(
                 names=parameters(
                     Table(
-                        made=types.OpOutput,
+                        into=types.OpOutput,
                         keys=(
                             Key("like", _NAME, "Input whose shape it has."),
                             Key(
@@ -356,7 +356,7 @@ OP = Table(
                 (
                     Text("a kernel's name", pattern=values.IDENTIFIER, convert=values.backward),
                     Table(
-                        made=BackwardInfo,
+                        into=BackwardInfo,
                         keys=(
                             Key(
                                 "kernel",

@@ -13,7 +13,7 @@ from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
 from tilec.manifest.matrix import check_derived, read_matrix
 from tilec.manifest.problems import Problems, Scope
-from tilec.manifest.tables import sound
+from tilec.manifest.tables import valid_values
 from tilec.manifest.types import (
     AssumeSet,
     Budget,
@@ -39,7 +39,7 @@ def read_kernel(
         problems.add(path, message, at_key=True)
     if None in (table.get("source"), table.get("matrix", {}), table.get("let", ())):
         return None
-    table = sound(table)
+    table = valid_values(table)
     file, function = table["source"]
     language = _language(table.get("language", ""), file, path, problems, languages)
     let = table.get("let", ())

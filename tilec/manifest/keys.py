@@ -26,7 +26,7 @@ from tilec_runtime.model.jit import JitFallback
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "hub", "fatbin", "cubin", "ptx")
 PACKAGE = Table(
-    made=types.Package,
+    into=types.Package,
     keys=(
         Key(
             "name",
@@ -73,7 +73,7 @@ PACKAGE = Table(
     ),
 )
 TARGETS = Table(
-    made=types.Targets,
+    into=types.Targets,
     keys=(
         Key(
             "default",
@@ -111,7 +111,7 @@ TARGETS = Table(
     ),
 )
 PROFILE = Table(
-    made=types.Profile,
+    into=types.Profile,
     merged=True,
     keys=(
         Key(
@@ -134,7 +134,7 @@ PROFILE = Table(
     ),
 )
 TOOLCHAIN = Table(
-    made=types.Toolchain,
+    into=types.Toolchain,
     keys=(
         Key(
             "cuda",
@@ -177,7 +177,7 @@ FRONTENDS = Table(
     ),
 )
 OVERRIDE = Table(
-    made=types.Override,
+    into=types.Override,
     keys=(
         Key(
             "select",
@@ -194,7 +194,7 @@ OVERRIDE = Table(
     ),
 )
 WHEEL = Table(
-    made=types.Wheel,
+    into=types.Wheel,
     keys=(
         Key(
             "split",
@@ -205,7 +205,7 @@ WHEEL = Table(
     ),
 )
 OUTPUT = Table(
-    made=types.Output,
+    into=types.Output,
     keys=(
         Key(
             "dir",
@@ -226,7 +226,7 @@ OUTPUT = Table(
     ),
 )
 CACHE = Table(
-    made=types.RemoteTable,
+    into=types.RemoteTable,
     keys=(
         Key(
             "remote",

@@ -14,7 +14,7 @@ from tilec.manifest.cases import read_chains
 from tilec.manifest.kernels import Languages, read_kernel
 from tilec.manifest.locate import Locator
 from tilec.manifest.problems import Problems, shown_int
-from tilec.manifest.tables import sound
+from tilec.manifest.tables import valid_values
 from tilec.manifest.types import (
     Manifest,
     Output,
@@ -175,9 +175,12 @@ def _read(
         problems.add(("edition",), message)
         return None
     tables = keys.MANIFEST.read(data, (), problems)
-    document = sound(tables)
+    document = valid_values(tables)
     kernels = document.get("kernel", {})
-    read = [read_kernel(name, table, problems, languages) for name, table in sound(kernels).items()]
+    read = [
+        read_kernel(name, table, problems, languages)
+        for name, table in valid_values(kernels).items()
+    ]
     chains = read_chains(document.get("chain", {}), kernels, problems)
     package = _package(document["package"], problems) if "package" in document else None
     targets = document.get("targets", Targets())

@@ -42,14 +42,14 @@ class Table(Shape):
     Attributes:
         keys: the fixed keys.
         names: the free names.
-        made: dataclass with the defaults, to which the table is read; without one, to a dict.
-        merged: whether defaults are filled in later, from other tables: it is read to a dict.
+        into: dataclass of the result, which has the defaults; None for a dict.
+        merged: whether other tables fill in defaults later; the result is then a dict.
         least: least number of keys.
     """
 
     keys: tuple[Key, ...] = ()
     names: Names | None = None
-    made: type | None = None
+    into: type | None = None
     merged: bool = False
     least: int = 0
 
@@ -79,13 +79,13 @@ class Table(Shape):
                 problems.add(path, message, at_key=True)
         if len(value) < self.least:
             problems.add(path, "is empty", at_key=True)
-        if self.made is None or self.merged or len(problems.collected) > before:
+        if self.into is None or self.merged or len(problems.collected) > before:
             return values
-        return self.made(**{name.replace("-", "_"): each for name, each in values.items()})
+        return self.into(**{name.replace("-", "_"): each for name, each in values.items()})
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the table, with the defaults of its dataclass."""
-        defaults = _defaults(self.made) if self.made else {}
+        defaults = _defaults(self.into) if self.into else {}
         properties: dict[str, Any] = {}
         for key in self.keys:
             properties[key.name] = {**key.shape.schema(), "description": key.doc}
@@ -150,9 +150,9 @@ class Table(Shape):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Parts(Table):
-    """A table whose values are used even if others of them have a problem, and are None.
+    """A table whose valid values are used even if others have a problem.
 
-    So all problems are found in one run.
+    Values with a problem are None. So one run finds the problems of all values.
     """
 
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
@@ -163,14 +163,14 @@ class Parts(Table):
         )
 
 
-def sound(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a table of parts that have no problem."""
+def valid_values(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a `Parts` table that have no problem."""
     return {name: value for name, value in table.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Pairs(Table):
-    """A table of free names, read to a tuple of pairs."""
+    """A table of free names, whose result is a tuple of pairs."""
 
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
         return tuple(super().of(value, path, problems).items())
@@ -178,7 +178,7 @@ class Pairs(Table):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Named(Table):
-    """A table of free names, read to a tuple of dataclasses that have these names."""
+    """A table of free names, whose result is a tuple of dataclasses with these names."""
 
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
         tables = super().of(value, path, problems)

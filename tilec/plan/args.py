@@ -87,8 +87,8 @@ def passed_name(entry: expr.Expr) -> str:
     return name if name in entry.names else ""
 
 
-def offsets(decl: ParamDecl) -> str:
-    """Return a description of how a Triton kernel reads a tensor descriptor."""
+def descriptor_reads(decl: ParamDecl) -> str:
+    """Return text about the tiles that a Triton kernel reads by a tensor descriptor."""
     return f"tiles of {decl.name} at {decl.rank} offset{'' if decl.rank == 1 else 's'}"
 
 
@@ -160,7 +160,9 @@ def _slot(
 def _no_address(text: str, source: ParamDecl, language: str) -> str:
     """Return why the source accepts no address for a parameter, or an empty string."""
     if language == "triton" and source.rank >= 0:
-        return f"{text!r} is an address, and the source takes {offsets(source)}: {DESCRIBED}"
+        return (
+            f"{text!r} is an address, and the source takes {descriptor_reads(source)}: {DESCRIBED}"
+        )
     if source.type and source.kind != "tensor":
         return f"{text!r} is an address, but the source takes {source.type} {source.name}"
     return ""

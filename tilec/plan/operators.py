@@ -205,10 +205,10 @@ def with_backward(
             f"{kernel.name} writes {mutated.name}, which the caller gives: an operator that mutates has no backward"
         )
     args = _arguments(table, info, other_info, written)
-    for name, stands in args:
-        if fault := _misfit(name, stands, (kernel, info), (other, other_info)):
+    for name, argument in args:
+        if fault := _misfit(name, argument, (kernel, info), (other, other_info)):
             (written.at(name) if name in dict(table.args) else named)(fault)
-    most = Counter(stands for _, stands in args).most_common(1)
+    most = Counter(argument for _, argument in args).most_common(1)
     if most and most[0][1] > 1:
         (written if table.args else named)(f"{most[0][0]} is given twice")
     backward = BackwardInfo(kernel=table.kernel, args=args)
@@ -244,21 +244,24 @@ def _arguments(
 
 
 def _misfit(
-    name: str, stands: str, forward: tuple[Kernel, KernelInfo], backward: tuple[Kernel, KernelInfo]
+    name: str,
+    argument: str,
+    forward: tuple[Kernel, KernelInfo],
+    backward: tuple[Kernel, KernelInfo],
 ) -> str:
     """Return why a backward kernel's parameter cannot take its value, or ""."""
     kernel, info = forward
     other, other_info = backward
     own = {param.name: param for param in info.params}
     param = next(each for each in other_info.params if each.name == name)
-    gradient = stands not in own and stands.startswith(GRAD)
-    source = own.get(stands.removeprefix(GRAD) if gradient else stands)
+    gradient = argument not in own and argument.startswith(GRAD)
+    source = own.get(argument.removeprefix(GRAD) if gradient else argument)
     if source is None:
         return (
-            f"nothing is given for {name} of {other_info.name}: {kernel.name} has no parameter {stands!r}; "
+            f"nothing is given for {name} of {other_info.name}: {kernel.name} has no parameter {argument!r}; "
             f'say what it stands for, such as args.{name} = "grad_{next(iter(own))}"'
         )
-    if fault := _role_fault(param, stands, source, info, other_info):
+    if fault := _role_fault(param, argument, source, info, other_info):
         return fault
     subject = f"{name} of {other_info.name}"
     given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
@@ -267,32 +270,32 @@ def _misfit(
     if source.optional and (gradient or not param.optional):
         return f"{source.name} of {info.name} may be None, and {subject} is a tensor of every call"
     if source.kind is not param.kind:
-        return f"{subject} is a {param.kind.value}, and {stands} is a {source.kind.value}"
+        return f"{subject} is a {param.kind.value}, and {argument} is a {source.kind.value}"
     if not given <= taken:
-        return f"{subject} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
+        return f"{subject} takes {_listed(taken)}, and {argument} may be {_listed(given - taken)}"
     if source.rank != param.rank and -1 not in (source.rank, param.rank):
-        return f"{subject} has rank {param.rank}, and {stands} {source.rank}"
+        return f"{subject} has rank {param.rank}, and {argument} {source.rank}"
     return ""
 
 
 def _role_fault(
-    param: Param, stands: str, source: Param, info: KernelInfo, other: KernelInfo
+    param: Param, argument: str, source: Param, info: KernelInfo, other: KernelInfo
 ) -> str:
     """Return why the backward cannot compute, read or write its parameter, or "".
 
     Args:
         param: the parameter.
-        stands: the parameter of the forward kernel that it takes, or its gradient (`grad_x`).
-        source: that parameter.
+        argument: the parameter of the forward kernel that it takes, or its gradient (`grad_x`).
+        source: that parameter of the forward kernel.
         info: the forward kernel.
         other: the backward kernel.
     """
     returned = param in other.allocated
-    computed = stands != source.name and source not in info.allocated
+    computed = argument != source.name and source not in info.allocated
     if returned and not computed:
-        return f"{other.name} returns {param.name}, which has to be the gradient of an input of {info.name}, and stands for {stands}"
+        return f"{other.name} returns {param.name}, which has to be the gradient of an input of {info.name}, and stands for {argument}"
     if computed and not returned:
-        return f"{stands} is what the backward computes, and {param.name} is none of the outputs of {other.name}"
+        return f"{argument} is what the backward computes, and {param.name} is none of the outputs of {other.name}"
     if param.out and not returned:
         return f"{other.name} writes {param.name}, which no call allocates: name it in kernel.{other.name}.op.outputs"
     return ""

@@ -9,7 +9,7 @@ from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.argument import parse_abi
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.plan.args import DESCRIBED, offsets, passed_name
+from tilec.plan.args import DESCRIBED, descriptor_reads, passed_name
 from tilec.plan.proposals import args_needed
 from tilec.plan.report import Report
 from tilec_runtime.model import expr
@@ -76,7 +76,7 @@ def _taken(kernel: Kernel, decl: KernelDecl, report: Report) -> Mapping[str, Par
             report(message + suggest(table.name, [*names, *captured]), "params", table.name)
     for param in taken:
         if kernel.language == "triton" and param.rank >= 0:
-            report(f"the source takes {offsets(param)}: {DESCRIBED}")
+            report(f"the source takes {descriptor_reads(param)}: {DESCRIBED}")
     return {param.name: param for param in taken}
 
 
@@ -258,7 +258,9 @@ class _Parameter:
         stated = source.rank if source else -1
         if source and written is not None and stated >= 0 and written != stated:
             says = (
-                f"says {source.type} (rank {stated})" if source.type else f"takes {offsets(source)}"
+                f"says {source.type} (rank {stated})"
+                if source.type
+                else f"takes {descriptor_reads(source)}"
             )
             self.report(f"rank {written}, but the source {says}", "rank")
         return stated if written is None else written

@@ -61,8 +61,8 @@ class Planner:
 
     Attributes:
         problems: problems of all kernels, each once, since variants may share one.
-        offered: jobs without `--select`.
-        languages: languages by ids of jobs, of variants that are not built too.
+        offered: all jobs, of which `--select` takes some.
+        languages: language of each job by its id, also for variants that are not built.
         remarks: notes of frontends and on tuning files.
     """
 
@@ -143,7 +143,7 @@ class Planner:
         return PlannedKernel(info=info, jobs=jobs, manifest=kernel, space=space)
 
     def _selected(self, offered: Iterable[Job]) -> tuple[Job, ...]:
-        """Return the selected ones of a kernel's jobs."""
+        """Return the jobs of a kernel that are selected."""
         jobs = tuple(offered)
         self.offered += jobs
         takes = self.selection.takes

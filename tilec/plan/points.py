@@ -66,7 +66,7 @@ def with_points(
 
 
 def _configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Sequence[Point]:
-    """Return the configurations of the source, without what the manifest says itself."""
+    """Return the configurations of the source, without axes that the manifest gives."""
     own = dict(kernel.matrix.axes)
     stated = {*own, *dict(kernel.let)}
     configs = tuple(

@@ -40,7 +40,10 @@ class LanguageFacts:
         )
 
     def reasons(self, wanted: Iterable[Target]) -> dict[Target, str]:
-        """Return the targets of these kinds, each with why it is refused, or an empty string."""
+        """Return the targets of the supported kinds, each with the reason of its refusal.
+
+        The reason is empty for an accepted target.
+        """
         return {target: self.refuse(target) for target in wanted if target.kind in self.kinds}
 
 

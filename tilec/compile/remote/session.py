@@ -24,9 +24,9 @@ from tilec.compile.remote.store import SLOWEST, RemoteError, RemoteStore
 from tilec.compile.remote.usage import Usage, record
 from tilec_runtime.errors import TilecError
 
-# Time limit of look-ups in seconds, to which answers and bytes that arrive add. A build stops using a
-# store that is slower than compiling, or that hangs. The time limits of its library do not suffice:
-# they cover neither name resolution nor headers that arrive byte by byte.
+# Time limit of look-ups in seconds, to which answers and bytes that arrive add. A build stops using
+# a store that is slower than compiling, or that hangs. The time limits of its library do not
+# suffice: they cover neither name resolution nor headers that arrive byte by byte.
 _FREE = 30.0
 _FEWEST = 10  # answers per second
 
@@ -72,7 +72,7 @@ class RemoteCache:
         self._name = f"the remote cache {access.url.shown}"
         self._note = note
         self._wait = wait
-        self._crew = _Crew(CONNECTIONS)
+        self._threads = _Threads(CONNECTIONS)
         self._left = False
         # Keys with an entry in the store. If such a job is compiled, its image replaces the entry.
         self._looked_at: set[str] = set()
@@ -97,7 +97,7 @@ class RemoteCache:
         began, size = time.monotonic(), self.usage.down
         try:
             for key in trusted:
-                answer = self._crew.submit(functools.partial(self._fetch_one, key))
+                answer = self._threads.submit(functools.partial(self._fetch_one, key))
                 answer.add_done_callback(functools.partial(_put, answers, key))
             for number in range(len(trusted)):
                 limit = _FREE + number / _FEWEST + (self.usage.down - size) / SLOWEST
@@ -125,7 +125,7 @@ class RemoteCache:
         """
         if not self._access.write or self._left:
             return
-        self._uploads.append(self._crew.submit(lambda: self._upload(key, done)))
+        self._uploads.append(self._threads.submit(lambda: self._upload(key, done)))
 
     @property
     def fills(self) -> bool:
@@ -157,7 +157,7 @@ class RemoteCache:
             self.usage.down += _size(image[0])
             return image[1]
 
-        return self._crew.submit(get)
+        return self._threads.submit(get)
 
     def __enter__(self) -> RemoteCache:
         """Return the cache itself."""
@@ -175,7 +175,7 @@ class RemoteCache:
                 self._finish_uploads()
         finally:
             self._left = True
-            self._crew.close()
+            self._threads.close()
             self._store.close()
             record(self._cache, self.usage)
 
@@ -283,7 +283,7 @@ def open_remote(
     return RemoteCache(store, cache, access=access, note=note, wait=wait)
 
 
-class _Crew:
+class _Threads:
     """Threads that run calls, started on demand.
 
     They are daemons, so that a hanging request does not block the end of the process.
