@@ -198,8 +198,9 @@ class Locator:
         offset = self._lines[end.line - 1] + end.column - 1
         read = [entry for entry in self._scan.ends if entry[0] <= offset]
         path, again = read[-1][1:] if read else ((), 0)
+        before = [entry for entry in read if entry[2] < again]  # without keys in the second value
         for length in range(len(path), 0, -1):
-            for _, other, first in read[:-1]:
+            for _, other, first in before:
                 if other[:length] == path[:length]:
                     return render(path[:length]), self.location(again), self.location(first)
         return None

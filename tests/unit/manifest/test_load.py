@@ -245,6 +245,7 @@ ONE_LINE = "  hint: an inline table stays on one line: write a longer one as a t
         ("[a]\nb = { c = 1 }\n[a.b]", "tilec.toml:3:4: error: a.b is given twice, first in line 2"),
         ("a = 1\na = [{ b = 2 }]", "tilec.toml:2:1: error: a is given twice, first in line 1"),
         ("a = 1\n[a.b]", "tilec.toml:2:4: error: a is given twice, first in line 1"),
+        ("a = 1\na.b = { c = 1 }", "tilec.toml:2:3: error: a is given twice, first in line 1"),
         ("edition = " + "9" * 5000, "a value cannot be read"),
         ("edition = 0x" + "f" * 5000, "edition an integer of 20000 bits is newer than this tilec"),
         (
