@@ -1,5 +1,5 @@
-"""The kernels of examples/kernels as one would write them in cuda.tile: what the safe language is
-held against.
+"""The kernels of examples/kernels as one would write them in cuda.tile, to compare the safe language
+with.
 
 CHECK is whether tiles may hang over their array: in cuda.tile the author promises that they do not,
 and nobody holds a launch to it.

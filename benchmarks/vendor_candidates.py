@@ -36,7 +36,7 @@ class Family:
         pitch: divisors of their strides instead.
         grid: the twin's grid. persistent: a grid of as many blocks as run at once, for a second
             kernel of both.
-        twin_only: there is no safe kernel; one of vendor_causes.py is held against the twin.
+        twin_only: there is no safe kernel; one of vendor_causes.py is compared with the twin.
     """
 
     source: str

@@ -23,7 +23,7 @@ def gated(logits):
 
 
 def main():
-    """Run it, hold both results against NumPy, and say so."""
+    """Run it, compare both results with NumPy, and print the outcome."""
     logits = np.random.default_rng(0).normal(size=(ROWS, COLUMNS)).astype(np.float32)
     out, softmax, *_ = gated(logits).sync()
     found, weights = out.to_host(), softmax.to_host()

@@ -44,7 +44,7 @@ def forward(x, weights):
 
 
 def main():
-    """Both halves at once, put together and held against NumPy."""
+    """Both halves at once, put together and compared with NumPy."""
     places = replicas()
     arrays = [matrix(seed, *shape) / 8 for seed, shape in enumerate(itertools.pairwise(WIDTHS))]
     batch = matrix(100, BATCH, WIDTHS[0])

@@ -37,7 +37,7 @@ async def serve(requests, weights):
 
 
 def main():
-    """Serve, and hold every answer against NumPy."""
+    """Serve, and compare every answer with NumPy."""
     arrays = [matrix(seed, *shape) / 8 for seed, shape in enumerate(itertools.pairwise(WIDTHS))]
     requests = [matrix(100 + number, ROWS, WIDTHS[0]) for number in range(REQUESTS)]
     answers = asyncio.run(serve(requests, [shared(array) for array in arrays]))

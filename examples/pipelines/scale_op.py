@@ -74,7 +74,7 @@ def check_operator(x, w):
 
 
 def main():
-    """Both ways, each held against NumPy."""
+    """Compare both ways with NumPy."""
     x, w = matrix(0, ROWS, INNER), matrix(1, INNER, COLUMNS)
     found = scaled_layer(x, w).sync()
     if on_cpu():

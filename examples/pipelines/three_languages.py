@@ -28,7 +28,7 @@ def expected(x, w):
 
 
 def main():
-    """Capture once, replay with other inputs, and hold each result against NumPy."""
+    """Capture once, replay with other inputs, and compare each result with NumPy."""
     x, w, *buffers = (
         api.zeros(shape).sync()
         for shape in ((ROWS, INNER), (INNER, COLUMNS), *[(ROWS, COLUMNS)] * 3)

@@ -234,7 +234,7 @@ MANIFESTS = {
         "y.size == x.size",
         "y.size",
         '"y.size"',
-        "kernel.twice.launch.requires[0]: 'y.size' is no condition: compare it, as in x.size == y.size",
+        "kernel.twice.launch.requires[0]: 'y.size' is not a condition: compare it, as in x.size == y.size",
     ),
     "expression: rank": (
         TILE,

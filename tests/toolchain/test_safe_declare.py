@@ -474,7 +474,7 @@ def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
         tl.preconditions(True)
     with pytest.raises(TypeError, match="axis BM has no value outside of a kernel"):
         tl.size("BM") + 1
-    with pytest.raises(UsageError, match="'B M' is no name of an axis"):
+    with pytest.raises(UsageError, match="'B M' is not the name of an axis"):
         tl.size("B M")
 
 

@@ -211,7 +211,7 @@ CONDITIONS = {
     "dim(y, 0) == 1": "unknown name 'y'",
     "dim(x, 2) == 1": "x has 2 dimensions: there is no shape 2",
     "dim(x) == 1": "unknown function 'dim'",
-    "x.shape[0]": "'x.shape[0]' is no condition: compare it, as in dim(x, 0) == dim(y, 0)",
+    "x.shape[0]": "'x.shape[0]' is not a condition: compare it, as in dim(x, 0) == dim(y, 0)",
     "x == 1": "x is an array: say dim(x, 0), x.size or x.dtype",
     "x.shape[0] == ": "",
     "BN.shape[0] == 1": "BN is no array: it has no shape",

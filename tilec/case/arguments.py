@@ -186,9 +186,7 @@ def _number(override: Override, param: Param, info: KernelInfo) -> int | float |
     number = read_number(override.value)
     dtype = DTYPES.get(param.dtype)  # None for the name of an axis
     if number is None or (isinstance(number, bool) and dtype is not None and dtype.kind != "bool"):
-        message = (
-            f"{override.value!r} is no number, and {info.name} takes {param.dtype} for {param.name}"
-        )
+        message = f"{override.value!r} is not a number, and {info.name} takes {param.dtype} for {param.name}"
         raise UsageError(f"{override.text}: {message}")
     if dtype is not None and (problem := misfit(number, dtype)):
         raise UsageError(f"{override.text}: {problem}")

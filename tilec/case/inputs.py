@@ -259,7 +259,7 @@ def misfit(value: float, dtype: DType) -> str:
     if dtype.kind not in ("int", "uint"):
         return ""
     if not math.isfinite(value) or int(value) != value:
-        return f"{value!r} is no whole number, and {dtype} holds no others"
+        return f"{value!r} is not an integer, and {dtype} holds only integers"
     limits = np.iinfo(dtype.numpy)
     if limits.min <= int(value) <= limits.max:
         return ""

@@ -15,10 +15,10 @@ _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
 
 def percent(text: str) -> float:
-    """Return the part that a percentage is: 0.05 for `5%`."""
+    """Return a percentage as a fraction: 0.05 for `5%`."""
     match = _PERCENT.fullmatch(text.strip())
     if not match or not 0 < float(match[1]) <= 1000:
-        raise click.BadParameter(f"{text!r} is no percentage: write 5%")
+        raise click.BadParameter(f"{text!r} is not a positive percentage: write 5%")
     return float(match[1]) / 100
 
 

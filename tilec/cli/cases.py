@@ -74,7 +74,8 @@ def case_options(default: str) -> Callable[[Callable[..., int]], Callable[..., i
             default="",
             metavar="EXPR",
             shell_complete=completes(kernels_of),
-            help="Only cases whose full names, such as gemm/4k[f16], match an expression, such as 'gemm and not (f16 or BM256)'.",
+            help="Only cases whose full names, such as gemm/4k[f16], match an expression of "
+            "words and globs, such as 'gemm/* and not (f16 or BM256)'.",
         ),
         click.option(
             "--case",

@@ -26,7 +26,7 @@ def duration(text: str) -> float:
     units = (("h", 3600), ("m", 60), ("s", 1))
     seconds = sum(float(match[name] or 0) * size for name, size in units) if match else 0.0
     if not 0 < seconds <= 30 * 86400:
-        raise click.BadParameter(f"{text!r} is no duration: write 90s, 10m or 1h30m")
+        raise click.BadParameter(f"{text!r} is not a duration: write 90s, 10m or 1h30m")
     return seconds
 
 

@@ -74,7 +74,7 @@ class Lock:
         """
         if not self.text:
             fix = "run `tilec build` without --locked, and commit the tilec.lock that it writes"
-            raise ToolchainError("there is no tilec.lock to hold the tools against", fix=fix)
+            raise ToolchainError("there is no tilec.lock to compare the tools with", fix=fix)
         if self.damage:
             raise ToolchainError(
                 f"tilec.lock cannot be read: {self.damage}",

@@ -255,7 +255,7 @@ LAUNCH = Table(
         Key(
             "open",
             ListOf(Text("part of a launch", choices=("grid", "block", "shared")), most=3),
-            "What each launch says by `config`.",
+            "Parts that each launch gives by `config`.",
         ),
     ),
 )
@@ -342,7 +342,7 @@ OP = Table(
                             Key(
                                 "dtype",
                                 _DTYPE_OF,
-                                "Its dtype, where neither the parameter nor an input of the same axis says it.",
+                                "Its dtype, if neither the parameter nor an input of the same axis gives it.",
                             ),
                         ),
                     ),
@@ -367,7 +367,7 @@ OP = Table(
                             Key(
                                 "args",
                                 Pairs(names=parameters(_NAME)),
-                                "What its parameters stand for where their names do not say it: one of this kernel's, or grad_ and its name.",
+                                "Value of each of its parameters with another name: a parameter of this kernel, or grad_ and its name.",
                             ),
                         ),
                     ),

@@ -56,7 +56,7 @@ def read_kernel(
     for output in op.outputs if op else ():
         if bool(output.like) == (output.shape is not None):
             at = (*path, "op", "outputs", output.name)
-            problems.add(at, "say one of like and shape", at_key=True)
+            problems.add(at, "give one of like and shape", at_key=True)
     dispatch = table.get("dispatch", {})
     if dispatch.get("keep") == "winners" and "table" not in dispatch:
         message = 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
@@ -154,7 +154,7 @@ def _assume(table: dict[str, Any], path: Path, problems: Problems) -> tuple[Assu
             message = "the empty set fits everything, so that no later set is tried: put it last"
             problems.add((*path, index), message)
         if names[index] and names[index] in names[:index]:
-            problems.add((*path, index, "name"), f"{names[index]!r} names another set already")
+            problems.add((*path, index, "name"), f"{names[index]!r} already names another set")
     return sets
 
 

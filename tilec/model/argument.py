@@ -46,7 +46,7 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
     if isinstance(node, ast.Call) and called == DESCRIPTOR:
         return DESCRIPTOR, _described(node, text, names)
     build(node, text, text, names)  # errors of the expression go before the missing cast
-    message = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
+    message = f"the argument has no definite type: write a cast, such as i32({text.strip()})"
     raise ExpressionError(message, column=column_of(node, text))
 
 

@@ -22,7 +22,7 @@ class Axis:
         name: object = self.name
         if not isinstance(name, str) or not name.isidentifier():
             raise UsageError(
-                f"{name!r} is no name of an axis: it is written as in the manifest's matrix, such as 'BM'"
+                f"{name!r} is not the name of an axis: write it as in the manifest's matrix, such as 'BM'"
             )
 
     def _refused(self, *_: object) -> NoReturn:

@@ -134,7 +134,7 @@ def _slot(
     if kind == DESCRIPTOR:
         slot = AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN)
         if language != "triton":
-            return slot, f"{text!r}: tensor descriptors are made for Triton kernels alone"
+            return slot, f"{text!r}: only Triton kernels take tensor descriptors"
         return slot, _box_fault(text, params, axes)
     if kind in ("ptr", "tensor"):
         address = text if kind == "ptr" else f"{name}.ptr"

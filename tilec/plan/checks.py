@@ -337,7 +337,7 @@ def _check_rules(
             _check_expression(rule.when, kernel, params, when, truth=True)
             for name in sorted(expr.parse(rule.when).names & axes)[:1]:
                 when(
-                    f"{name} is an axis, which the rule is there to choose: conditions are on the arguments"
+                    f"{name} is an axis, which the rule itself chooses: write a condition on the arguments"
                 )
         for name, _ in rule.take:
             if any(param.dtype == name for param in params):

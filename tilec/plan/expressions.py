@@ -49,10 +49,10 @@ def faults_of(
     if parsed.kind in ("truth" if truth else "number", "any"):
         return
     if truth:
-        yield f"{text!r} is no condition: compare it, as in x.size == y.size", 0
+        yield f"{text!r} is not a condition: compare it, as in x.size == y.size", 0
     else:
         noun = "a condition" if parsed.kind == "truth" else "text"
-        yield f"{text!r} is {noun}, where a number is due", 0
+        yield f"{text!r} is {noun} and must be a number", 0
 
 
 def extent_faults(parsed: expr.Expr, params: Sequence[Param]) -> Iterator[str]:

@@ -293,9 +293,9 @@ def _role_fault(
     returned = param in other.allocated
     computed = argument != source.name and source not in info.allocated
     if returned and not computed:
-        return f"{other.name} returns {param.name}, which has to be the gradient of an input of {info.name}, and stands for {argument}"
+        return f"{other.name} returns {param.name}, which must be the gradient of an input of {info.name}, and is {argument}"
     if computed and not returned:
-        return f"{argument} is what the backward computes, and {param.name} is none of the outputs of {other.name}"
+        return f"the backward kernel computes {argument}, but {param.name} is not an output of {other.name}"
     if param.out and not returned:
         return f"{other.name} writes {param.name}, which no call allocates: name it in kernel.{other.name}.op.outputs"
     return ""

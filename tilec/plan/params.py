@@ -160,7 +160,7 @@ class _Parameter:
             )
         elif self.kernel.language != "triton":
             self.report(
-                f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not",
+                f"a {self.kernel.language} kernel takes no tensor that may be None: only Triton kernels are compiled for None",
                 "optional",
             )
 

@@ -118,7 +118,7 @@ def test_shapes_see_earlier_inputs_axes_and_scalars() -> None:
         (Input(name="x", value="text"), "'text' is neither a number nor a table with a shape"),
         (
             Input(name="x", value=1.5, dtype="i32"),
-            "1.5 is no whole number, and i32 holds no others",
+            "1.5 is not an integer, and i32 holds only integers",
         ),
         (Input(name="x", value=300, dtype="u8"), "300 does not fit u8, which holds 0 to 255"),
         (made("x", 1 << 60, dtype="f32", dist="zeros"), "does not fit in memory"),
@@ -211,7 +211,7 @@ def test_scalars_shapes_tensors_and_axes() -> None:
     ("settings", "words"),
     [
         (("n",), "--set 'n' is not NAME=VALUE"),
-        (("n=",), "--set n=: '' is no number, and add takes i32 for n"),
+        (("n=",), "--set n=: '' is not a number, and add takes i32 for n"),
         (("=3",), "--set '=3' is not NAME=VALUE"),
         (("1n=3",), "--set '1n=3' is not NAME=VALUE"),
         (
@@ -220,10 +220,10 @@ def test_scalars_shapes_tensors_and_axes() -> None:
         ),
         (("q=3",), "kernel add has no parameter or axis 'q'; it has z, x, n, alpha, T, VEC"),
         (("n=3", "n=4"), "--set n=3: n is given more than once"),
-        (("n=big",), "--set n=big: 'big' is no number, and add takes i32 for n"),
-        (("n=true",), "--set n=true: 'true' is no number, and add takes i32 for n"),
-        (("n=2.5",), "--set n=2.5: 2.5 is no whole number, and i32 holds no others"),
-        (("n=nan",), "--set n=nan: nan is no whole number"),
+        (("n=big",), "--set n=big: 'big' is not a number, and add takes i32 for n"),
+        (("n=true",), "--set n=true: 'true' is not a number, and add takes i32 for n"),
+        (("n=2.5",), "--set n=2.5: 2.5 is not an integer, and i32 holds only integers"),
+        (("n=nan",), "--set n=nan: nan is not an integer"),
         (
             ("n=3000000000",),
             "--set n=3000000000: 3000000000 does not fit i32, which holds -2147483648 to 2147483647",

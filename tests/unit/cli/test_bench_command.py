@@ -321,11 +321,11 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
         (("--fail-slower", "5%"), "--fail-slower needs --against-saved"),
         (
             ("--fail-slower", "fast", "--against-saved", "x"),
-            "'fast' is no percentage: write 5%",
+            "'fast' is not a positive percentage: write 5%",
         ),
         (
             ("--fail-slower", "0%", "--against-saved", "x"),
-            "'0%' is no percentage: write 5%",
+            "'0%' is not a positive percentage: write 5%",
         ),
         (("--samples", "2"), "2 is not in the range"),
         (("--seconds", "-1"), "-1.0 is not in the range"),

@@ -49,7 +49,7 @@ def test_times_are_read(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "-5m", "soon", "5d", "m", "1e9h", "40000h"])
 def test_refuses_times_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no duration: write 90s, 10m or 1h30m"):
+    with pytest.raises(click.BadParameter, match="is not a duration: write 90s, 10m or 1h30m"):
         duration(text)
 
 
@@ -66,7 +66,7 @@ def test_refuses_times_that_cannot_be_read(text: str) -> None:
             "--record names one file: tune one kernel at a time",
         ),
         (("gemm", "add", "--prepare", "-o", "x.tune"), "--out names one file"),
-        (("gemm", "--budget", "soon"), "'soon' is no duration"),
+        (("gemm", "--budget", "soon"), "'soon' is not a duration"),
         (("gemm", "--max-candidates", "0"), "0 is not in the range"),
         (("gemm", "--search", "best"), "'best' is not one of"),
     ],

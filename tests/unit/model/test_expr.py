@@ -286,7 +286,7 @@ def test_arguments_of_the_entry_point(text: str, type_: str, inner: str) -> None
         (
             "x.shape[0]",
             1,
-            "the argument's type cannot be told: write a cast, such as i32(x.shape[0])",
+            "the argument has no definite type: write a cast, such as i32(x.shape[0])",
         ),
         ("i32(1) + i32(2)", 1, "the cast i32() stands only around a whole kernel argument"),
         ("i32(1, 2)", 1, "the cast i32() takes one value"),

@@ -114,8 +114,8 @@ def test_a_build_without_the_backward_has_no_gradient() -> None:
 @pytest.mark.parametrize(
     ("outputs", "expected"),
     [
-        ("y = {}", "say one of like and shape"),
-        ('y = { like = "x", shape = [1, 2] }', "say one of like and shape"),
+        ("y = {}", "give one of like and shape"),
+        ('y = { like = "x", shape = [1, 2] }', "give one of like and shape"),
         ('y = { like = "y" }', "y is the output itself: an operator that reads and writes y takes"),
         ('y = { like = "w" }', "w has rank 1, and y 2: write its shape"),
         ('y = { like = "z" }', "'z' is no tensor of every call"),
@@ -130,7 +130,7 @@ def test_a_build_without_the_backward_has_no_gradient() -> None:
         ('y = { shape = ["x", 1] }', "x is a tensor: say x.shape[0], x.size or x.dtype"),
         (
             'y = { shape = ["x.size == 1", 1] }',
-            "'x.size == 1' is a condition, where a number is due",
+            "'x.size == 1' is a condition and must be a number",
         ),
         ('y = { like = "x", dtype = "f16" }', "y takes f32, and a call would allocate f16"),
         ('y = { like = "x", dtype = "i.dtype" }', "y takes f32, and a call would allocate i32"),
@@ -175,10 +175,10 @@ def test_backwards_that_are_no_gradient_are_refused(backward: str, its: str, exp
         ({"dw": "grad_x"}, "grad_x is given twice"),
         (
             {"dw": "w"},
-            "norm_backward returns dw, which has to be the gradient of an input of norm, and stands for w",
+            "norm_backward returns dw, which must be the gradient of an input of norm, and is w",
         ),
         ({"dy": "i"}, "dy of norm_backward takes f32, and i may be i32"),
-        ({"x": "grad_w"}, "grad_w is what the backward computes, and x is none of the outputs"),
+        ({"x": "grad_w"}, "the backward kernel computes grad_w, but x is not an output"),
     ],
 )
 def test_arguments_of_a_backward_that_do_not_fit_are_refused(

@@ -392,11 +392,11 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
         ),
         (
             tile_kernel(rules=(DispatchRule(when="a.shape[0]", take=(("BM", 64),)),)),
-            "kernel.gemm.dispatch.rules[0].when: 'a.shape[0]' is no condition: compare it, as in x.size == y.size",
+            "kernel.gemm.dispatch.rules[0].when: 'a.shape[0]' is not a condition: compare it, as in x.size == y.size",
         ),
         (
             tile_kernel(rules=(DispatchRule(when="a.shape[7] < BM", take=(("BM", 64),)),)),
-            "kernel.gemm.dispatch.rules[0].when: BM is an axis, which the rule is there to choose: conditions are on the arguments",
+            "kernel.gemm.dispatch.rules[0].when: BM is an axis, which the rule itself chooses: write a condition on the arguments",
         ),
         (
             tile_kernel(rules=(DispatchRule(when="", take=(("T", "f16"),)),)),
@@ -443,7 +443,7 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
         ),
         (
             cuda_kernel(launch=launch(requires=("x.size",))),
-            f"{REQUIRES}: 'x.size' is no condition: compare it, as in x.size == y.size",
+            f"{REQUIRES}: 'x.size' is not a condition: compare it, as in x.size == y.size",
         ),
         (
             cuda_kernel(launch=launch(requires=("x.shape[1] == 1",))),
@@ -451,11 +451,11 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
         ),
         (
             cuda_kernel(launch=launch(grid=("x.size > 1",))),
-            "kernel.scale.launch.grid[0]: 'x.size > 1' is a condition, where a number is due",
+            "kernel.scale.launch.grid[0]: 'x.size > 1' is a condition and must be a number",
         ),
         (
             cuda_kernel(launch=launch(shared="x.dtype")),
-            "kernel.scale.launch.shared: 'x.dtype' is text, where a number is due",
+            "kernel.scale.launch.shared: 'x.dtype' is text and must be a number",
         ),
         (
             cuda_kernel(args=("y.ptr", "x.ptr", "i32(x.stride[-2])", "s")),

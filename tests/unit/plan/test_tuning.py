@@ -142,7 +142,7 @@ def test_the_manifest_may_say_what_tells_launches_apart() -> None:
         ("c.shape[2]", "c has rank 2: there is no c.shape[2]"),
         ("c", "c is a tensor: say c.shape[0], c.size or c.dtype"),
         ("q.shape[0]", "unknown name 'q'"),
-        ("c.shape[0] > 2", "'c.shape[0] > 2' is a condition, where a number is due"),
+        ("c.shape[0] > 2", "'c.shape[0] > 2' is a condition and must be a number"),
     ],
 )
 def test_sizes_that_no_launch_has_are_refused(text: str, what: str) -> None:

@@ -112,7 +112,7 @@ class RemoteCache:
                     yield key, done
             whole = True
         except RemoteError as exc:
-            self._note(f"{self._name} is left alone for the rest of this build: {exc}")
+            self._note(f"{self._name} is not used for the rest of this build: {exc}")
         except OSError as exc:
             self._cache.note_unwritable(exc)
         finally:

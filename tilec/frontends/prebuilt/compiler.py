@@ -154,11 +154,11 @@ class _Maker:
         if ptx.entry_params(text, self._symbol) is None:
             message = f"the LTO-IR of this NVVM IR has no kernel {self._symbol!r} any more"
             named = f"[ptr @{self._symbol}]"
-            fix = f'say in the IR that it is used: @llvm.used = appending global [1 x ptr] {named}, section "llvm.metadata"'
+            fix = f'mark it as used in the IR: @llvm.used = appending global [1 x ptr] {named}, section "llvm.metadata"'
             raise fault(
                 self._path,
                 message,
-                cause="a link keeps what is said to be used, and nothing says that of it",
+                cause="the linker drops functions that the IR does not mark as used",
                 fix=fix,
             )
         return text

@@ -102,7 +102,7 @@ def _check(text: str, parsed: expr.Expr, arrays: Mapping[str, SafeParam]) -> Non
         if not -rank <= index < rank:
             raise ExpressionError(f"{name} has {rank} dimensions: there is no {attribute} {index}")
     if parsed.kind not in ("truth", "any"):
-        what = f"{text!r} is no condition: compare it, as in dim(x, 0) == dim(y, 0)"
+        what = f"{text!r} is not a condition: compare it, as in dim(x, 0) == dim(y, 0)"
         raise ExpressionError(what)
 
 

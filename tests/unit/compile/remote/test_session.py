@@ -138,7 +138,7 @@ def on(method: str, kind: str, fault: str) -> Callable[[Request], str]:
     return lambda one: fault if (one.method, one.kind) == (method, kind) else ""
 
 
-LEFT, UNUSED = "is left alone for the rest of this build: ", "is not used ("
+LEFT, UNUSED = "is not used for the rest of this build: ", "is not used ("
 READING = [
     ("GET", "ac", "500", f"{LEFT}it answers 500"),
     ("GET", "ac", "401", f"{LEFT}it answers 401"),
@@ -211,7 +211,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert compiled(farm.build(project, write=True)) == JOBS
     (told,) = project.observer.notes
     assert told == (
-        f"the remote cache {gone.url} is left alone for the rest of this build: it cannot be reached"
+        f"the remote cache {gone.url} is not used for the rest of this build: it cannot be reached"
     )
 
 

@@ -45,8 +45,8 @@ def test_dtypes(annotation: Any, means: str) -> None:
         (lambda: simt.Mut["f32", 1, 2], r"Mut\[f32, 1, 2\]"),
         (lambda: simt.Mut["f32", "2"], r"a slice is Mut\[T\]"),
         (lambda: simt.Const[str], r"Const\[str\]: a constant is an int, a float or a bool"),
-        (lambda: simt.dtype("a b"), "is no name of an axis"),
-        (lambda: simt.size(4), "is no name of an axis"),  # type: ignore[arg-type]
+        (lambda: simt.dtype("a b"), "is not the name of an axis"),
+        (lambda: simt.size(4), "is not the name of an axis"),  # type: ignore[arg-type]
         (lambda: simt.kernel(launch_bounds=(1, 2, 3, 4)), "one to three positive numbers"),
         (lambda: simt.kernel(launch_bounds=0), "one to three positive numbers"),
         (lambda: simt.kernel(max_registers=256), "at most 255"),
