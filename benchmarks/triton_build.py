@@ -22,11 +22,11 @@ from common import ROOT, Spent, cores, median, options, save, spent, tilec, time
 
 from tilec.compile.events import Observer
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.sass import _section
 from tilec.frontends.triton.bind import bind
 from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.model.job import Job
 from tilec.planning import BuildRequest, plan_only
+from tilec_runtime.bundle.cubin import section
 from tilec_runtime.bundle.read import Bundle
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
@@ -251,7 +251,7 @@ def compared(folder: Path, jobs: Sequence[Job]) -> tuple[int, list[str]]:
     for job in jobs:
         image = built[job.variant.id, str(job.target)]
         name = f".text.{image.symbol}"
-        if _section(bundle.image(image.digest), name) != _section(
+        if section(bundle.image(image.digest), name) != section(
             (cubins / job.id).read_bytes(), name
         ):
             differing.append(job.id)

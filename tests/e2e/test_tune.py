@@ -100,7 +100,7 @@ class InProcess:
     def start(self) -> wire.Ready:
         return self._worker.ready
 
-    def ask(self, request: wire.Request, _limit: float) -> wire.Answer:
+    def ask(self, request: wire.Request, _limit: float) -> wire.Measured:
         return self._worker.answer(request)
 
     def stop(self) -> None: ...

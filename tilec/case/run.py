@@ -118,7 +118,7 @@ def run_case(
     reason = device.refusal(case)
     if reason:
         return CaseResult(case=case, status="skipped", reason=reason)
-    held: tuple[OutputResult, ...] = ()
+    outputs: tuple[OutputResult, ...] = ()
     varied: Counter[str] = Counter()
     failure, seconds, runs = None, 0.0, 1
     try:
@@ -129,22 +129,24 @@ def run_case(
         if save is not None:
             for name, array in first.items():
                 save(case, name, array)
-        held = _compare_outputs(case, first, expected)
-        while _within_tolerance(held) and runs < (times or 1):
+        outputs = _compare_outputs(case, first, expected)
+        while _within_tolerance(outputs) and runs < (times or 1):
             runs += 1
             again, _ = _launched(case, device, inputs, clock)
             changed = {n: first[n] for n in first if again[n].tobytes() != first[n].tobytes()}
             varied.update(changed.keys())
             later = _compare_outputs(case, again, changed)
-            held = held if _within_tolerance(later) else later
-        status = "failed" if not _within_tolerance(held) else "passed" if case.reference else "ran"
+            outputs = outputs if _within_tolerance(later) else later
+        status = (
+            "failed" if not _within_tolerance(outputs) else "passed" if case.reference else "ran"
+        )
     except TilecError as error:
-        status, failure, held = "error", error, ()
+        status, failure, outputs = "error", error, ()
     counts = tuple((name, varied[name]) for name in case.outs if varied[name])
     return CaseResult(
         case=case,
         status=status,
-        outputs=held,
+        outputs=outputs,
         seconds=seconds,
         error=failure,
         repeats=Repeats(runs=runs, wanted=times, varied=counts) if times else None,
@@ -176,8 +178,8 @@ def _compare_outputs(
     )
 
 
-def _within_tolerance(held: Sequence[OutputResult]) -> bool:
-    return all(each.comparison.ok for each in held)
+def _within_tolerance(results: Sequence[OutputResult]) -> bool:
+    return all(each.comparison.ok for each in results)
 
 
 def arguments_on(

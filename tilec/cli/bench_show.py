@@ -173,8 +173,8 @@ def _saved_lines(
     if unclear:
         noisy = listed(unclear, SHOWN)
         yield f"too noisy to tell: {noisy}; increase --seconds, or use an idle machine"
-    found = Counter(how for _, how in changes)
-    counts = {standing: found[standing] for standing in Standing if found[standing]}
+    totals = Counter(how for _, how in changes)
+    counts = {standing: totals[standing] for standing in Standing if totals[standing]}
     shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
     compared = plural(len(changes), "case")
     message = f"{compared} compared with saved times, {100 * limit:g}% allowed"

@@ -235,11 +235,11 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         UsageError: the devices are of several models.
         NoDeviceError: a device is missing.
     """
-    found = [find_gpu(name, "tuning", NO_GPU)[1] for name in names or ["cuda:0"] if name != CPU]
+    devices = [find_gpu(name, "tuning", NO_GPU)[1] for name in names or ["cuda:0"] if name != CPU]
     if not names:
-        found = [info for info in gpus() if info.name == found[0].name]
-    found += [find_device(CPU)] if CPU in names else []
-    chosen = {CPU if info.interprets else f"cuda:{info.ordinal}": info for info in found}
+        devices = [info for info in gpus() if info.name == devices[0].name]
+    devices += [find_device(CPU)] if CPU in names else []
+    chosen = {CPU if info.interprets else f"cuda:{info.ordinal}": info for info in devices}
     if len({info.name for info in chosen.values()}) > 1:
         kinds = ", ".join(f"{name} ({info.name})" for name, info in chosen.items())
         raise UsageError(

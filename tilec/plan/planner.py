@@ -160,12 +160,12 @@ class Planner:
         """Report selected targets that the language refuses, and a shipped kernel without a target."""
         pairs = itertools.product(variants, self.wanted)
         # An override, `--select` or the matrix may exclude a target that the language refuses.
-        asked = [(v, t) for v, t in pairs if self.selection.takes(kernel.name, v.id, t)]
-        for variant, target in asked:
+        selected = [(v, t) for v, t in pairs if self.selection.takes(kernel.name, v.id, t)]
+        for variant, target in selected:
             built = is_for(kernel, variant.axes, target)
             if reasons.get(target) and built and self.selection.allows(variant.id, target):
                 report(f"target {target}: {reasons[target]}")
-        if asked and not reasons and self.shipped:
+        if selected and not reasons and self.shipped:
             report(no_target(kernel, language, self.wanted))
 
     def _jobs(

@@ -144,10 +144,10 @@ def export_error(
     """Return the error of a kernel (a `function`) that cuda.tile rejected; `at`, its definition,
     stands in for a missing location.
     """
-    told = api.tile_error(exc, texts)
-    if told is None:
+    message_and_places = api.tile_error(exc, texts)
+    if message_and_places is None:
         return _other_error(exc, texts=texts, kernel=kernel, at=at)
-    message, places = told
+    message, places = message_and_places
     # Drop its text for an unknown location: `at` is shown instead.
     lines = [line.strip() for line in message.strip().splitlines()]
     first, *more = [

@@ -85,26 +85,26 @@ def prove(calls: Sequence[Call], params: Sequence[SafeParam], texts: Mapping[str
     """Prove the accesses of a kernel, the first of `calls`, as far as possible."""
     followed = frozenset(call.body.function for call in calls)
     readers = [_Reader(call, params, followed, texts) for call in calls]
-    findings = [found for reader in readers for found in reader.findings()]
-    checked = frozenset(found.param for found in findings if found.doubt)
+    findings = [finding for reader in readers for finding in reader.findings()]
+    checked = frozenset(finding.param for finding in findings if finding.doubt)
     facts, requires = list[Fact](), list[str]()
     doubts: dict[Location | None, tuple[Diagnostic, ...]] = {}
-    for found in findings:
-        if found.param in checked:
-            facts.append(dataclasses.replace(found.fact, guarantee=Guarantee.KERNEL))
+    for finding in findings:
+        if finding.param in checked:
+            facts.append(dataclasses.replace(finding.fact, guarantee=Guarantee.KERNEL))
         else:
-            facts.append(found.fact)
-            requires += found.needs
-        if found.doubt:
-            doubts.setdefault(found.doubt[0].location, found.doubt)
+            facts.append(finding.fact)
+            requires += finding.needs
+        if finding.doubt:
+            doubts.setdefault(finding.doubt[0].location, finding.doubt)
     return Proof(
         checked=checked,
         requires=_unique(requires),
-        alike=_unique(same for found in findings for same in found.alike),
+        alike=_unique(same for finding in findings for same in finding.alike),
         facts=_unique(facts),
         unproven=tuple(diagnostic for doubt in doubts.values() for diagnostic in doubt),
         unfollowed=_unique((f.param, f.unfollowed) for f in findings if f.unfollowed),
-        wrong=_unique(found.wrong for found in findings if found.wrong),
+        wrong=_unique(finding.wrong for finding in findings if finding.wrong),
     )
 
 
@@ -160,7 +160,7 @@ class _Reader:
     def findings(self) -> list[_Finding]:
         """Return accesses of arrays and uses by which an array escapes, in source order."""
         nodes = ast.walk(self._call.body.node)  # a node before its parts
-        return sorted((found for node in nodes for found in self._read(node)), key=_place)
+        return sorted((finding for node in nodes for finding in self._read(node)), key=_place)
 
     def _read(self, node: ast.AST) -> Iterator[_Finding]:
         """Yield what one node does with arrays, and note the names of arrays that it explains."""
@@ -210,11 +210,11 @@ class _Reader:
         said = ast.unparse(call.func)
         what = f"{said} at {self._file}:{call.lineno}: each tile begins in {param.name}"
         fact = Fact(guarantee=Guarantee.CONSTRUCTION, what=what, location=at)
-        found = _Finding(param=param.name, fact=fact)
+        finding = _Finding(param=param.name, fact=fact)
         try:
             places = self._places(call, param, name, first)
             alike = tuple(of_access(param, places, self._params, like=name == "load_tile_like"))
-            found = dataclasses.replace(found, alike=alike)
+            finding = dataclasses.replace(finding, alike=alike)
             needs = self._needs(param, places)
         except _DoubtError as error:
             wrong, unfollowed = None, ""
@@ -226,10 +226,10 @@ class _Reader:
             if isinstance(error, _ShapeError) and not padded:
                 unfollowed = f"{at}: {said}"
             doubt = self._doubt(call, said, error.what, error.hint)
-            return dataclasses.replace(found, doubt=doubt, wrong=wrong, unfollowed=unfollowed)
+            return dataclasses.replace(finding, doubt=doubt, wrong=wrong, unfollowed=unfollowed)
         if needs:
             fact = dataclasses.replace(fact, guarantee=Guarantee.LAUNCH)
-        return dataclasses.replace(found, fact=fact, needs=needs)
+        return dataclasses.replace(finding, fact=fact, needs=needs)
 
     def _places(
         self, call: ast.Call, param: SafeParam, name: str, first: ast.expr | None
@@ -326,8 +326,8 @@ class _Reader:
         return located(self._texts, at, message, hint=hint), *self._call.notes
 
 
-def _place(found: _Finding) -> tuple[int, int]:
-    at = found.fact.location
+def _place(finding: _Finding) -> tuple[int, int]:
+    at = finding.fact.location
     return (at.line, at.column) if at else (0, 0)
 
 

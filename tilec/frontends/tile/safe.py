@@ -102,8 +102,8 @@ def signature_of(
         at, _ = node_location(texts, body.file, arg.annotation or arg)
         text = ast.unparse(arg.annotation) if arg.annotation else ""
         try:
-            made = _parameter(item, body.function.__globals__, text)
-            params.append(SafeParam(name=item.name, text=text, location=at, **made))
+            fields = _parameter(item, body.function.__globals__, text)
+            params.append(SafeParam(name=item.name, text=text, location=at, **fields))
         except _RefusedError as refused:
             problems.append(located(texts, at, refused.what, hint=refused.hint))
     return tuple(params), problems

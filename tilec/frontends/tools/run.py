@@ -106,8 +106,8 @@ def run_on_file(
     with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
         Path(folder, name).write_bytes(data)
         done = run_tool(argv, timeout=timeout, cwd=folder, env={"TMPDIR": folder})
-        made = Path(folder, output)
-        return done, made.read_bytes() if done.rc == 0 and made.is_file() else b""
+        file = Path(folder, output)
+        return done, file.read_bytes() if done.rc == 0 and file.is_file() else b""
 
 
 _ADDR_NO_RANDOMIZE = 0x0040000

@@ -84,11 +84,11 @@ def native_diagnostics(
     for match in _MESSAGE.finditer(log):
         if match[4] == severity:
             message, file = _spelled(match[5].strip()), (match[1] or "").strip()
-            found = Diagnostic(message=message, severity=severity, hint=_hint(message))
+            diagnostic = Diagnostic(message=message, severity=severity, hint=_hint(message))
             if file in texts:
                 at = Location(file=file, line=int(match[2]), column=int(match[3]))
-                found = located(texts, at, message, severity=severity, hint=found.hint)
-            diagnostics.append(found)
+                diagnostic = located(texts, at, message, severity=severity, hint=diagnostic.hint)
+            diagnostics.append(diagnostic)
     return tuple(dict.fromkeys(diagnostics))
 
 

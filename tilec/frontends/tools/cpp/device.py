@@ -45,7 +45,7 @@ def device_file(
         ToolchainError: NVRTC cannot be used.
     """
     root, arch, timeout = job.spec.source.root, f"compute_{job.target.number}", job.spec.timeout
-    made = _compiled(
+    program = _compiled(
         source_bytes(root, path),
         path,
         (f"--gpu-architecture={arch}", *_FIXED, *arguments),
@@ -56,11 +56,11 @@ def device_file(
         timeout,
         portable,
     )
-    if made.ok:
-        return Piece(name=path, kind="LTOIR", data=made.ltoir)
-    log = made.log or made.result
+    if program.ok:
+        return Piece(name=path, kind="LTOIR", data=program.ltoir)
+    log = program.log or program.result
     command = shlex.join(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, path])
-    if made.timed_out:
+    if program.timed_out:
         raise timeout_error(f"compiling {path} for the link", timeout, log=log, command=command)
     at = Location(file=path, line=1)
     words = read_log(log, root, toolkit=tools["headers"].path, fallback=at)
@@ -82,16 +82,16 @@ def device_text(
     """
     options = (f"--gpu-architecture=compute_{job.target.number}", *_FIXED, *arguments)
     headers, timeout = tools["headers"].path, job.spec.timeout
-    made = _compiled(
+    program = _compiled(
         text.encode(), name, options, tuple(tools.items()), headers, (), (), timeout, True
     )
-    if not made.ok:
+    if not program.ok:
         raise ToolchainError(
-            f"{name} does not compile for {job.target}: {made.log or made.result}",
+            f"{name} does not compile for {job.target}: {program.log or program.result}",
             cause="it needs CUDA's own headers, of the release that NVRTC is of",
             fix="pip install --force-reinstall 'tilec[build]'",
         )
-    return Piece(name=name, kind="LTOIR", data=made.ltoir)
+    return Piece(name=name, kind="LTOIR", data=program.ltoir)
 
 
 @functools.lru_cache(maxsize=64)
