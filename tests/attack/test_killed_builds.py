@@ -4,8 +4,6 @@ gives the bytes of an undisturbed one.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import signal
 import time
@@ -14,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.harness import ADD, HEAD, TWICE, Cli, await_true, commands, environment, tree, write
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, environment, processes_of, tree, write
+from tests.waiting import becomes
 
 if TYPE_CHECKING:
     from tests.attack.conftest import Campaign
@@ -25,27 +24,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 # it.
 MANIFEST = HEAD + ADD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch')
 ENDINGS = ((signal.SIGINT,), (signal.SIGTERM,), (signal.SIGKILL,), (signal.SIGINT, signal.SIGINT))
-
-
-def build_of(root: Path) -> list[int]:
-    """Live processes of a build: those whose environment, directory or command names the folder
-    that the build has to itself.
-
-    Compilers get an environment of their own, so that a mark in the build's would not tell of all
-    of them.
-    """
-    mark, pids = os.fsencode(root), []
-    for pid in commands():
-        process = Path(f"/proc/{pid}")
-        with contextlib.suppress(OSError):
-            facts = [
-                (process / "environ").read_bytes(),
-                (process / "cmdline").read_bytes(),
-                os.fsencode((process / "cwd").readlink()),
-            ]
-            if any(mark in fact for fact in facts):
-                pids.append(pid)
-    return pids
 
 
 @pytest.mark.long
@@ -71,16 +49,16 @@ def test_builds_interrupted_at_any_moment(campaign: Campaign, tmp_path: Path) ->
         cli, root = project(str(number))
         with cli.start(root, "build", "-j", "2") as build:
             time.sleep(rng.uniform(0.0, whole))
-            running = build_of(root.parent)
+            running = processes_of(root.parent)
             for name in ending:
                 build.send_signal(name)
                 time.sleep(rng.uniform(0.0, 0.05))
             build.communicate(timeout=60)
         interrupted[ending] += build.returncode != 0
         processes += len(running)
-        await_true(
-            f"round {number}, {ending}: the processes end",
-            lambda root=root: not build_of(root.parent),
+        assert becomes(lambda root=root: not processes_of(root.parent), collect=False), (
+            number,
+            ending,
         )
         cli.good(root, "build", "-j", "2")
         # What a kill left of files on their way goes an hour later.

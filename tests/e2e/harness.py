@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -249,42 +248,21 @@ def tree(root: Path) -> dict[str, bytes]:
     }
 
 
-def await_true(what: str, holds: Any, *, seconds: float = 60.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.01)
+def processes_of(folder: Path | str) -> list[int]:
+    """Live processes, this one apart, whose environment, directory or command names a folder that a
+    build has to itself.
 
-
-def commands() -> dict[int, str]:
-    """Command lines of every live process by process id."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if (
-            entry.name.isdigit()
-            and int(entry.name) != os.getpid()
-            and _state(entry)[0] not in ("", "Z")
-        ):
-            with contextlib.suppress(OSError):
-                found[int(entry.name)] = (entry / "cmdline").read_text(errors="replace")
-    return found
-
-
-def processes_of(cache: str) -> list[int]:
-    """Live processes whose environment names a cache directory: a build's own and its workers."""
-    mark, found = f"TILEC_CACHE_DIR={cache}".encode(), []
-    for pid in commands():
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.append(pid)
-    return found
-
-
-def _state(entry: Path) -> tuple[str, int]:
-    """State and parent of a process; an empty state where it is gone."""
-    try:
-        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-    except OSError:
-        return "", 0
-    return state, int(parent)
+    Compilers get an environment of their own, so that a mark in the build's would not tell of all
+    of them.
+    """
+    mark, pids = os.fsencode(folder), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            facts = [
+                (process / "environ").read_bytes(),
+                (process / "cmdline").read_bytes(),
+                os.fsencode((process / "cwd").readlink()),
+            ]
+            if any(mark in fact for fact in facts) and int(process.name) != os.getpid():
+                pids.append(int(process.name))
+    return pids

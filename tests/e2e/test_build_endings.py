@@ -18,13 +18,13 @@ from tests.e2e.harness import (
     TWICE,
     TWICE_CU,
     Cli,
-    await_true,
     edit,
     environment,
     processes_of,
     tree,
     write,
 )
+from tests.waiting import becomes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -65,7 +65,7 @@ def test_a_killed_build_leaves_what_was_there(
         root, moment, "os.kill(os.getpid(), signal.SIGKILL)", "build", "-j", "2", *TARGETS
     )
     assert killed.code == -signal.SIGKILL
-    await_true("the workers end", lambda: not list(processes_of(str(cache))))
+    assert becomes(lambda: not processes_of(cache), collect=False)
 
     now = _in_place(root)
     if moment == BUNDLE_IN_PLACE:
@@ -106,14 +106,14 @@ def test_a_signal_ends_the_build_and_all_its_processes(
     cli = Cli(environment(cache))
     root = write(tmp_path / "project", HEAD + ADD, {"k/add.py": SLEEPER + ADD_PY})
     with cli.start(root, "build") as process:
-        await_true("the module is imported", (root / "k" / "begun").exists)
+        assert becomes((root / "k" / "begun").exists, collect=False)
         process.send_signal(name)
         _, words = process.communicate(timeout=60)
     assert process.returncode == code
     assert "Traceback" not in words
     if name is signal.SIGINT:
         assert words.endswith("interrupted: a build writes every output, or none\n")
-    await_true("the workers end", lambda: not list(processes_of(str(cache))))
+    assert becomes(lambda: not processes_of(cache), collect=False)
     assert not (root / "dist").exists()
     write(root, HEAD + ADD)
     cli.good(root, "build")

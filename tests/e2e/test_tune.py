@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli, await_true, edit, processes_of, write
+from tests.e2e.harness import Cli, edit, processes_of, write
+from tests.waiting import becomes
 from tilec.bench.timer import KernelTimer
 from tilec.cli import tune_flow
 from tilec.cli.main import run
@@ -241,9 +242,7 @@ def test_ctrl_c_leaves_a_log_and_says_how_to_go_on(project: Path, cli: Cli) -> N
     edit(project / "tilec.toml", "TILE = [16, 32, 64, 128]", "TILE = [16]")
     with cli.start(project, "tune", "add", "--device", "cpu", "--search", "grid") as process:
         log = project / ".tilec" / "tune" / "add" / "add-tileir-cpu.jsonl"
-        await_true(
-            "the log has a trial", lambda: log.exists() and log.read_bytes().count(b"\n") > 1
-        )
+        assert becomes(lambda: log.exists() and log.read_bytes().count(b"\n") > 1, collect=False)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tilec.cli.main import run
+from tilec_runtime.device import driver as _driver
+from tilec_runtime.errors import NoDeviceError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,3 +36,17 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         return Ran(code, caught.out, caught.err)
 
     return call
+
+
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a driver, and so without a GPU."""
+
+    def missing() -> None:
+        raise NoDeviceError(
+            "the CUDA driver (libcuda) cannot be loaded: not found",
+            cause="none is installed",
+            fix="install one",
+        )
+
+    monkeypatch.setattr(_driver, "driver", missing)

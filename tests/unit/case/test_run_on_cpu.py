@@ -18,8 +18,7 @@ from tests.runtime_samples import TENSOR, image, kernel, slot
 from tests.unit.conftest import Cli, Ran
 from tilec_runtime.cpu import driver as cpu_driver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
-from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import FaultError, NoDeviceError
+from tilec_runtime.errors import FaultError
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 
@@ -88,11 +87,7 @@ def twice(run: CpuRun) -> None:
 
 
 @pytest.fixture
-def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    def missing() -> None:
-        raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded: not found")
-
-    monkeypatch.setattr(_driver, "driver", missing)
+def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_driver: None) -> Cli:
     monkeypatch.setattr(cpu_driver, "CpuDriver", PythonDevice)
     (tmp_path / "kernels.py").write_text("")
     (tmp_path / "kernels.cu").write_text("")

@@ -20,7 +20,7 @@ from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import MissingError, NoDeviceError
+from tilec_runtime.errors import MissingError
 
 EACH = 50e-6  # seconds of a launch
 
@@ -261,20 +261,13 @@ def test_a_gpu_that_fails_costs_cases_and_not_the_report(
     assert not (project / ".tilec" / "bench" / "main.json").exists()
 
 
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> FakeDriver:
-        raise NoDeviceError("there is no driver", cause="none is installed", fix="install one")
-
-    monkeypatch.setattr(_driver, "driver", none)
-
-
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("no_driver")
 def test_without_a_gpu_nothing_is_measured(cli: Any, project: Path) -> None:
     ran = cli("bench", "--bundle", "sample.tilec")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith(
-        "error: measuring needs a GPU (cuda:0): there is no driver\n  cause: none is installed\n  fix: copy the"
+        "error: measuring needs a GPU (cuda:0): the CUDA driver (libcuda) cannot be loaded: not found\n"
+        "  cause: none is installed\n  fix: copy the"
     )
     assert "--device cpu" in ran.err
     ran = cli("bench", "--bundle", "sample.tilec", "--json", "--against-saved", "none")
@@ -282,7 +275,7 @@ def test_without_a_gpu_nothing_is_measured(cli: Any, project: Path) -> None:
     assert json.loads(cli("bench", "--bundle", "sample.tilec", "--json").out)["exit_code"] == 3
 
 
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("no_driver")
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -302,7 +295,7 @@ def test_refuses_unknown_kernels_devices_and_files(
     assert not (project / ".tilec").exists()
 
 
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("no_driver")
 def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: Path) -> None:
     text = (
         (project / "tilec.toml")
@@ -322,7 +315,7 @@ def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: 
     assert ran.out == ""
 
 
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("no_driver")
 @pytest.mark.parametrize("option", ["--hot", "--cold", "--measure-ceilings"])
 def test_refuses_options_that_the_cpu_device_ignores(cli: Any, project: Path, option: str) -> None:
     ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", option)
@@ -331,7 +324,7 @@ def test_refuses_options_that_the_cpu_device_ignores(cli: Any, project: Path, op
     assert "leave it out\n" in ran.err
 
 
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("no_driver")
 @pytest.mark.parametrize(
     "command", [("bench", "--device", "cpu"), ("run", "--device", "cpu"), ("sanitize",)]
 )

@@ -38,11 +38,7 @@ from tilec.manifest.types import Case
 from tilec.tune.cases import spaces_of
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location
 
-full, bare, outside = (
-    test_doctor_and_cache.full,
-    test_doctor_and_cache.bare,
-    test_doctor_and_cache.outside,
-)
+full, outside = test_doctor_and_cache.full, test_doctor_and_cache.outside
 
 
 def new(scene: Scene) -> str:

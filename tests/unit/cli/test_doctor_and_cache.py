@@ -9,23 +9,14 @@ import pytest
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import Tool, ToolReport
 from tilec.inspection import machine
-from tilec_runtime.errors import NoDeviceError, ToolchainError
+from tilec_runtime.errors import ToolchainError
 
 PACKAGE = machine._package  # as it is, where a test has another in its place
 
 
-def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
-    tool = (
-        Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None
-    )
-    looked = tuple(f"/w{i}/{name.split('-')[0]}" for i in range(5))
-    return ToolReport(
-        name=name,
-        use=f"use of {name}",
-        tool=tool,
-        looked=looked,
-        problem=problem or ("" if found else "not found"),
-    )
+def report(name: str) -> ToolReport:
+    tool = Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel")
+    return ToolReport(name=name, use=f"use of {name}", tool=tool, looked=(), problem="")
 
 
 @pytest.fixture
@@ -42,24 +33,6 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 pytestmark = pytest.mark.usefixtures("outside")
 NAMES = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "tileiras", "nvcc")
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with nothing: no tool, no package, no driver."""
-
-    def driver() -> None:
-        raise NoDeviceError(
-            "the CUDA driver (libcuda) cannot be loaded", fix="install the NVIDIA driver"
-        )
-
-    monkeypatch.setattr(
-        machine, "survey", lambda search: [report(name, found=False) for name in NAMES]
-    )
-    monkeypatch.setattr(machine, "_package", lambda name, _use: report(name, found=False))
-    monkeypatch.setattr(machine, "process_driver", driver)
-    monkeypatch.delenv("TILEC_NATIVE", raising=False)
-    monkeypatch.setattr("tilec_runtime.device.core.CORE", None)
 
 
 @pytest.fixture

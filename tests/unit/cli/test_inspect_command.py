@@ -16,7 +16,6 @@ from tests.runtime_samples import ADD, GEMM, STRUCT, fake_driver, image, kernel,
 from tests.unit.conftest import Cli
 from tilec.package.write import write_bundle
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import NoDeviceError
 from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
@@ -461,15 +460,10 @@ def test_questions_that_have_no_answer(
     assert words in done.err
 
 
-def test_without_a_gpu_one_has_to_be_named(
-    cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none() -> None:
-        raise NoDeviceError("no driver", cause="there is none")
-
-    monkeypatch.setattr(_driver, "driver", none)
+@pytest.mark.usefixtures("no_driver")
+def test_without_a_gpu_one_has_to_be_named(cli: Cli, bundle: Path) -> None:
     done = cli("inspect", str(bundle), "--why", "add")
     assert done.code == 3
-    assert "explaining a launch on this machine needs a GPU (cuda:0): no driver" in done.err
+    assert "explaining a launch on this machine needs a GPU (cuda:0): the CUDA driver" in done.err
     assert "fix: pass --device sm_90" in done.err
     assert cli("inspect", str(bundle), "--why", "add", "--device", "cuda:0").code == 3

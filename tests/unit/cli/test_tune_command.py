@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.tune_samples import A, B, C, kernel_with, planned
+from tests.tune_samples import kernel_with
 from tilec.bench.measure import Measurement
 from tilec.bench.statistics import ratio_of
 from tilec.cli import tune_show
@@ -18,10 +18,8 @@ from tilec.cli.app import App
 from tilec.cli.settings import Settings
 from tilec.cli.tune import duration
 from tilec.cli.tune_flow import _devices
-from tilec.manifest.types import Case
 from tilec.model.tuning import Status, TuningRecord
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec.tune.cases import spaces_of
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Space
 from tilec.tune.trial import Trial
@@ -99,21 +97,16 @@ def test_all_gpus_of_one_kind_share_the_work(gpus: FakeDriver) -> None:
     assert [name for name, _ in _devices(())] == ["cuda:0"]
 
 
-def test_without_a_gpu_it_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> FakeDriver:
-        raise NoDeviceError("there is no driver")
-
-    monkeypatch.setattr(_driver, "driver", none)
+@pytest.mark.usefixtures("no_driver")
+def test_without_a_gpu_it_says_what_can_be_done() -> None:
     with pytest.raises(NoDeviceError) as caught:
         _devices(())
-    assert caught.value.what == "tuning needs a GPU (cuda:0): there is no driver"
+    assert (
+        caught.value.what
+        == "tuning needs a GPU (cuda:0): the CUDA driver (libcuda) cannot be loaded: not found"
+    )
     assert "tilec tune --prepare" in caught.value.fix
     assert "--device cpu" in caught.value.fix
-
-
-@pytest.fixture
-def space() -> Space:
-    return spaces_of(kernel_with(Case(name="4k", inputs=(A, B, C))), planned(), ())[0]
 
 
 def app(tmp_path: Path, **kwargs: bool) -> App:
