@@ -96,7 +96,11 @@ JOBS = {
     "an option of no compiler": (
         TWICE.replace("params", 'unchecked-flags = true\nflags = ["--nonsense"]\nparams'),
         TWICE_CU,
-        "k/twice.cu:2:28: error: unrecognized option --nonsense found\n",
+        (
+            "k/twice.cu:2:28: error: unrecognized option --nonsense found\n"
+            '    extern "C" __global__ void twice(float* y, const float* x, long long n) {\n'
+            f"{' ' * 31}^\n  hint: see `flags` of [frontend.cuda] and of the kernel\n"
+        ),
     ),
 }
 

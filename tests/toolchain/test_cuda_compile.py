@@ -357,20 +357,6 @@ def test_a_warning_of_a_header_is_said_for_every_instance(tmp_path: Path) -> Non
     assert [str(i.warnings[0].location) for i in images] == ["k/h.h:1:34"] * 3
 
 
-# --- nvcc
-# -------------------------------------------------------------------------------------------------------------------------
-
-
-def test_nvcc_takes_host_code(tmp_path: Path) -> None:
-    text = (
-        "#include <vector>\n#include <cstdio>\nvoid host(std::vector<int>& v) { v.push_back(1); }\n"
-        + ADD
-    )
-    image = compile_text(tmp_path, text, options=NVCC)
-    assert [s.type for s in image.abi] == ["ptr", "ptr", "i32"]
-    assert image.info.resources.spill_stores == 0
-
-
 # --- toolchain
 # --------------------------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ def kernel(signature, body="pass"):
 DTYPE = 'it is a variable such as T = tl.dtype("T"), or fixed, such as tl.float32'
 TILE = 'it has one to three extents, each a power of two or a variable such as BM = tl.size("BM")'
 STRIP = "it is a number of tile rows of a matrix, a size variable, or tl.BACKWARD"
+AXIS = "it is the number of an axis of the tile"
 SIGNATURES = {
     "x": ("x", "parameter 'x' has no annotation: say what the kernel may do with it"),
     "x: list": (
@@ -74,6 +75,17 @@ SIGNATURES = {
     "c: tl.MappedMut[T, (BM, BN), 0]": (
         "tl.MappedMut",
         f"the strip of 'c' is 0: {STRIP}",
+    ),
+    "y: tl.SpanMut[T, (BM, BN)]": (
+        "tl.SpanMut",
+        "tl.SpanMut[T, (BM, BN)] of 'y' does not say dtype, tile and axis",
+    ),
+    "y: tl.SpanMut[T, (BM, BN), 2]": ("tl.SpanMut", f"the axis of 'y' is 2: {AXIS}"),
+    "y: tl.SpanMut[T, (BM, BN), -1]": ("tl.SpanMut", f"the axis of 'y' is -1: {AXIS}"),
+    "y: tl.SpanMut[T, (BM, BN), BM]": ("tl.SpanMut", f"the axis of 'y' is BM: {AXIS}"),
+    "y: tl.SpanMut[T, (BM, BN), 1], c: tl.MappedMut[T, (BM, BN)]": (
+        "tl.MappedMut",
+        "y is a tl.SpanMut, and c a tl.MappedMut: one grid cannot give out both",
     ),
     "n: tl.Const[str]": (
         "tl.Const[str]",
@@ -132,6 +144,14 @@ BODIES = {
     "tl.Mut(x, (0, 0), (BM, BN)).store(1)": (
         "tl.Mut",
         "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter",
+    ),
+    "x._tl_axis": (
+        "x._tl_axis",
+        "x._tl_axis reaches around the safe language\n    {line}\n  hint: declare the parameter tl.Ptr[T] where the kernel has to",
+    ),
+    "tl.SpanMut(x, (0, 0), (BM, BN), 1)": (
+        "tl.SpanMut",
+        "tl.SpanMut is made by a launch alone\n    {line}\n  hint: take it as a parameter",
     ),
     "z.store(x.load_tile((0,), (BM, BN)))": (
         "x.load_tile",

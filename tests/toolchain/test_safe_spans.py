@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from tests.toolchain.tile_jobs import declared
-from tilec_runtime.errors import CompileError
 from tilec_runtime.model.safety import Guarantee, Region
 
 pytestmark = pytest.mark.toolchain
@@ -24,12 +23,6 @@ SPAN = "y: tl.SpanMut[T, (BM, BN), 1], x: tl.Ref[T, 2]"
 def kernel(tile, root, signature, *body, above=""):
     lines = "".join(f"    {line}\n" for line in body or ("pass",))
     return declared(tile, root, f"{HEAD}{above}@tl.kernel\ndef k({signature}):\n{lines}")
-
-
-def refused(tile, root, signature, *body):
-    with pytest.raises(CompileError) as caught:
-        kernel(tile, root, signature, *body)
-    return [f"{d.location.line - LINE}:{d.message}" for d in caught.value.diagnostics]
 
 
 def test_a_span_has_one_block_along_its_axis(tile, tmp_path):
@@ -105,31 +98,6 @@ def test_helpers_store_where_it_is_known_and_with_a_check_elsewhere(tile, tmp_pa
         == "out.store_tile is checked inside of the kernel: index 1 is not known to be among the tiles of y"
     )
     assert (note.severity, note.message) == ("note", "called from here, in k")
-
-
-SIGNATURES = {
-    "y: tl.SpanMut[T, (BM, BN)]": "tl.SpanMut[T, (BM, BN)] of 'y' does not say dtype, tile and axis",
-    "y: tl.SpanMut[T, (BM, BN), 2]": "the axis of 'y' is 2: it is the number of an axis of the tile",
-    "y: tl.SpanMut[T, (BM, BN), -1]": "the axis of 'y' is -1: it is the number of an axis of the tile",
-    "y: tl.SpanMut[T, (BM, BN), BM]": "the axis of 'y' is BM: it is the number of an axis of the tile",
-    "y: tl.SpanMut[T, (BM, BN), 1], c: tl.MappedMut[T, (BM, BN)]": "y is a tl.SpanMut, and c a tl.MappedMut: one grid cannot give out both",
-}
-
-
-@pytest.mark.parametrize("signature", SIGNATURES)
-def test_signatures_that_are_refused(tile, tmp_path, signature):
-    assert refused(tile, tmp_path, signature) == [f"0:{SIGNATURES[signature]}"]
-
-
-BODIES = {
-    "y._tl_axis": "y._tl_axis reaches around the safe language",
-    "tl.SpanMut(x, (0, 0), (BM, BN), 1)": "tl.SpanMut is made by a launch alone",
-}
-
-
-@pytest.mark.parametrize("body", BODIES)
-def test_misuses_that_are_refused(tile, tmp_path, body):
-    assert f"1:{BODIES[body]}" in refused(tile, tmp_path, SPAN, body)
 
 
 def test_the_nearest_tile_is_known_where_there_is_any(tile, tmp_path):

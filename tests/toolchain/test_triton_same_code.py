@@ -43,21 +43,8 @@ def by_triton(
     constants: dict[Any, Any],
     divisible: tuple[int, ...],
     **options: Any,
-) -> bytes:
-    """The cubin that `triton.compile` makes, its cache and its assembler given by the environment."""
-    cubin: bytes = made_by_triton(own, name, types, constants, divisible, **options).asm["cubin"]
-    return cubin
-
-
-def made_by_triton(
-    own: Job,
-    name: str,
-    types: dict[str, str],
-    constants: dict[Any, Any],
-    divisible: tuple[int, ...],
-    **options: Any,
 ) -> Any:
-    """All that it makes."""
+    """What `triton.compile` makes, its cache and its assembler given by the environment."""
     triton = api.load()
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -91,7 +78,7 @@ def same_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
 def test_a_kernel_over_vectors(tmp_path: Path, target: str) -> None:
     own = job(write(tmp_path), target=target, assume=ALIGNED, abi=ADD_ABI)
-    theirs = by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3))
+    theirs = by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3)).asm["cubin"]
     assert section(frontend().compile(own).data, ".text.add") == section(theirs, ".text.add")
 
 
@@ -102,7 +89,7 @@ def test_a_kernel_over_vectors(tmp_path: Path, target: str) -> None:
 )
 def test_a_product(tmp_path: Path, target: str, options: dict[str, int]) -> None:
     own = dot_job(write(tmp_path), target, assume=FAST, hints=options)
-    theirs = by_triton(own, "dot", DOT, {5: 1, 8: 64, 9: 32}, (0, 1, 3, 4), **options)
+    theirs = by_triton(own, "dot", DOT, {5: 1, 8: 64, 9: 32}, (0, 1, 3, 4), **options).asm["cubin"]
     assert section(frontend().compile(own).data, ".text.dot") == section(theirs, ".text.dot")
 
 
@@ -119,7 +106,7 @@ def test_what_triton_made_is_taken_as_a_prebuilt_file(tmp_path: Path) -> None:
         ("sm_80", "ptx", "sm_120"),
     ):
         own = job(write(tmp_path), target=target, assume=ALIGNED, abi=ADD_ABI)
-        made = made_by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3))
+        made = by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3))
         data = made.asm[form] if form == "cubin" else made.asm[form].encode()
         where = prebuilt_source(tmp_path, {f"add.{form}": data})
         (decl,) = prebuilt().declare(where)

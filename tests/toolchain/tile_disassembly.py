@@ -28,15 +28,15 @@ def _tool() -> str:
     return tool("tileirdisasm")
 
 
-def disassemble(data: bytes) -> str | None:
-    """What tileirdisasm prints for a file; None where it refuses it."""
+def disassembled(data: bytes) -> str:
+    """What tileirdisasm prints for a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.tilebc"
         path.write_bytes(data)
-        done = subprocess.run(
-            [_tool(), str(path)], capture_output=True, text=True, timeout=60, check=False
-        )
-    return done.stdout if done.returncode == 0 else None
+        command = [_tool(), str(path)]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
 
 
 def canonical(text: str) -> list[str]:

@@ -44,23 +44,12 @@ _DYNAMIC = bytecode.DYNAMIC_SHAPE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of an encoder. `since` is the version that its source names, (13, 1) without one."""
-
-    name: str
-    annotation: str
-    since: Version
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Encoder:
     """What writes one operation. `code` is the operation's number as its source has it."""
 
     name: str
-    function: Callable[..., Any]
     code: int
-    since: Version
-    parameters: tuple[Parameter, ...]
+    annotations: tuple[str, ...]
 
 
 def encoders() -> Iterator[Encoder]:
@@ -74,29 +63,14 @@ def encoders() -> Iterator[Encoder]:
         if not full.startswith("encode_") or not full.endswith("Op") or full[7:] in _NOT_IN_BODIES:
             continue
         source = inspect.getsource(function)
-        head, _, body = source.partition("\n) ->")
-        since = _since(head.split("\n", 1)[0])
-        if since > VERSIONS[-1]:
+        since = re.search(r"# since (\d+)\.(\d+)", source.split("\n", 1)[0])
+        if since and (int(since[1]), int(since[2])) > VERSIONS[-1]:
             continue
-        comments = {
-            name: _since(rest) for name, rest in re.findall(r"^    (\w+):(.*)$", head, re.MULTILINE)
-        }
-        parameters = tuple(
-            Parameter(
-                p.name,
-                re.sub(r"[\w.]+\.(\w+)", r"\1", inspect.formatannotation(p.annotation)),
-                comments[p.name],
-            )
-            for p in list(inspect.signature(function).parameters.values())[1:]
-        )
-        code = re.search(r"encode_varint\((\d+), _buf\)", body)
+        code = re.search(r"encode_varint\((\d+), _buf\)", source)
         assert code, full
-        yield Encoder(full[7:-2], function, int(code[1]), since, parameters)
-
-
-def _since(text: str) -> Version:
-    found = re.search(r"# since (\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (13, 1)
+        parameters = inspect.signature(function).parameters.values()
+        annotations = (inspect.formatannotation(p.annotation) for p in parameters)
+        yield Encoder(full[7:-2], int(code[1]), tuple(annotations))
 
 
 class Writer:
@@ -106,39 +80,27 @@ class Writer:
 
     def __init__(self, at: Version = (13, 4)) -> None:
         self.version = version.BytecodeVersion[f"V_{at[0]}_{at[1]}"]
-        self._at = at
 
     def module(
         self,
         params: Sequence[Type],
         fill: Callable[[Body], None],
         *,
-        name: str = "k",
-        results: Sequence[Type] = (),
-        entry: bool = True,
         variables: Sequence[tuple[str, Type, bytes]] = (),
-        functions: int = 1,
     ) -> bytes:
-        """A module whose only function has the operations that `fill` writes; `functions` writes it
-        that often.
-        """
+        """A module whose only function `k` has the operations that `fill` writes."""
         buffer = bytearray()
-        with bytecode.write_bytecode(functions, buffer, self.version) as writer:
+        with bytecode.write_bytecode(1, buffer, self.version) as writer:
             for variable, kind, data in variables:
                 writer.global_section.define_global(
                     variable, self.type(writer.type_table, kind), data
                 )
-            for number in range(functions):
-                types = [
-                    [self.type(writer.type_table, kind) for kind in kinds]
-                    for kinds in (params, results)
-                ]
-                called = name + str(number or "")
-                with writer.function(called, *types, entry, {}, bytecode.MISSING_DEBUG_ATTR_ID) as (
-                    builder,
-                    values,
-                ):
-                    fill(Body(self, writer, builder, list(values)))
+            types = [self.type(writer.type_table, kind) for kind in params]
+            with writer.function("k", types, [], True, {}, bytecode.MISSING_DEBUG_ATTR_ID) as (
+                builder,
+                values,
+            ):
+                fill(Body(self, writer, builder, list(values)))
         return bytes(buffer)
 
     def type(self, table: Any, kind: Type) -> Any:

@@ -88,14 +88,14 @@ class Torch:
 
     __version__ = "2.9"
 
-    def __init__(self, *, captures: bool = True) -> None:
+    def __init__(self) -> None:
         self.steps: list[str] = []
         self.cuda = types.SimpleNamespace(
             CUDAGraph=lambda: types.SimpleNamespace(replay=lambda: self.steps.append("replay")),
             ExternalStream=lambda handle, device: (handle, device),
             stream=contextlib.nullcontext,
             synchronize=lambda _: self.steps.append("synchronize"),
-            graph=self._graph if captures else self._refused,
+            graph=self._graph,
         )
 
     @contextlib.contextmanager
@@ -105,20 +105,12 @@ class Torch:
         yield
         self.steps.append("]")
 
-    def _refused(self, _graph: Any, stream: Any) -> Any:
-        raise RuntimeError("operation not permitted\nmore")
-
-
-def rival(library: Any, flush: int = 0) -> tuple[RivalTimer, FakeDriver]:
-    driver = FakeDriver()
-    steps = library.module.steps
-    calls = [lambda: steps.append("a"), lambda: steps.append("b")]
-    return RivalTimer(H200, driver, library, calls, flush=flush, clocks=None), driver
-
 
 def test_torch_is_timed_in_its_own_graphs() -> None:
     torch = Torch()
-    found, _ = rival(TorchLibrary(torch, "cuda:0"))
+    calls = [lambda: torch.steps.append("a"), lambda: torch.steps.append("b")]
+    library = TorchLibrary(torch, "cuda:0")
+    found = RivalTimer(H200, FakeDriver(), library, calls, flush=0, clocks=None)
     for count, steps in ((1, "a"), (3, "ab[aba]"), (3, "")):
         torch.steps.clear()
         found.seconds(count)

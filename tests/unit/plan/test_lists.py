@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.plan.test_source import Reports
 from tilec.manifest.types import Case, Input, Kernel, Launch, Matrix, Op, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.lists import ArrayList, list_params, with_lists, with_optional
@@ -36,13 +37,9 @@ def kernel(counts: tuple[Any, ...] = (2, 4), **changed: Any) -> Kernel:
 
 
 def reported(kernel: Kernel, decl: KernelDecl = DECL) -> list[tuple[str, str]]:
-    problems: list[tuple[str, str]] = []
-
-    def collect(what: str, path: tuple[str | int, ...], column: int) -> None:
-        problems.append((".".join(map(str, path)), what))
-
-    with_lists(kernel, decl, Report(collect))
-    return problems
+    problems = Reports()
+    with_lists(kernel, decl, Report(problems))
+    return [(".".join(map(str, path)), what) for what, path in problems]
 
 
 def refuse(what: str, path: tuple[str | int, ...], column: int) -> None:

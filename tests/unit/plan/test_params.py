@@ -9,6 +9,7 @@ import dataclasses
 import pytest
 
 from tests.unit.plan.test_plan import CUDA_DECL, cuda_kernel, plan, problems
+from tests.unit.plan.test_source import Reports
 from tilec.manifest.types import (
     AssumeSet,
     Bench,
@@ -104,7 +105,7 @@ PARAMS = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=2) for 
 
 
 def expanded(axes, *sets):
-    told = []
+    told = Reports()
     kernel = Kernel(
         name="k",
         source="k.py",
@@ -114,10 +115,7 @@ def expanded(axes, *sets):
         assume=sets,
     )
 
-    def collect(what: str, path: tuple[str | int, ...], column: int) -> None:
-        told.append((what, path))
-
-    report = Report(collect)
+    report = Report(told)
     kernel, points = with_points(kernel, DECL, report)
     variants = expand(kernel, points, PARAMS, report)
     return variants, told

@@ -168,9 +168,6 @@ def test_groups_and_single_targets() -> None:
         "sm_80",
         "sm_90",
     }
-    with pytest.raises(UsageError, match="unknown target 'cii'") as caught:
-        plan(tile_kernel(), targets=("cii",))
-    assert "did you mean the group 'ci'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -232,20 +229,12 @@ def test_exclude_include_and_limits() -> None:
     planned = plan(tile_kernel(matrix=more)).kernels[0]
     assert "gemm-f32-BM32-BN32-sm_80" in {j.id for j in planned.jobs}
     assert dict(planned.info.axes)["BM"] == (64, 128, 32)
-    empty = dataclasses.replace(matrix, exclude=(Exclude(when="BM > 0"),))
-    assert problems(tile_kernel(matrix=empty, default=())) == [
-        "kernel.gemm.matrix: the matrix excludes every point: no variant is left"
-    ]
     part = dataclasses.replace(matrix, include=((("T", "f32"), ("BM", 32)),))
     assert problems(tile_kernel(matrix=part)) == [
         "kernel.gemm.matrix.include[0]: an included point gives every axis, and lacks BN"
     ]
     strange = dataclasses.replace(matrix, exclude=(Exclude(when="BM > BX"),))
     assert "unknown name 'BX'" in problems(tile_kernel(matrix=strange))[0]
-    small = dataclasses.replace(matrix, max_variants=3)
-    assert problems(tile_kernel(matrix=small)) == [
-        "kernel.gemm.matrix.max-variants: the matrix gives 8 variants, more than max-variants = 3"
-    ]
     huge = Matrix(axes=(("T", ("f16",)), *((n, tuple(range(1, 1201))) for n in ("BM", "BN"))))
     assert "1440000 points" in problems(tile_kernel(matrix=huge, default=()))[0]
 
@@ -326,9 +315,6 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
     assert len(plan(tile_kernel(), select=("*-bf16-*-sm_90",)).jobs) == 4
     notes = plan(tile_kernel(), targets=("sm_80",), select=("*-BM64-*",)).notes
     assert notes == ("--select takes 4 of 8 jobs: bundle and package hold these alone",)
-    with pytest.raises(UsageError, match="--select 'gem' matches no job") as caught:
-        plan(tile_kernel(), select=("gem",))
-    assert "did you mean 'gemm'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -497,9 +483,6 @@ def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
     job = plan(cuda_kernel(), profile="debug").jobs[0]
     assert job.spec.max_isa == (9, 0)
     assert job.spec.lineinfo is True
-    with pytest.raises(UsageError, match="unknown profile 'debg'; did you mean 'debug'") as caught:
-        plan(cuda_kernel(), profile="debg")
-    assert caught.value.fix == "profiles of this project: release, debug"
 
 
 def test_clusters_are_for_newer_targets() -> None:

@@ -20,7 +20,7 @@ from tilec.tune.candidates import CompiledPoint, KernelFacts
 from tilec.tune.cases import Prepared, spaces_of
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.search import Search
-from tilec.tune.session import CaseResult, Session, SessionOptions, Work
+from tilec.tune.session import Session, SessionOptions, Work
 from tilec.tune.space import Point, Space
 from tilec.tune.trial import Trial
 from tilec.tune.workplace import WorkerStoppedError
@@ -44,8 +44,8 @@ def tile(subject: wire.Subject) -> int:
     return int(dict(subject.case.axes)["BM"])
 
 
-def samples(bm: int, count: int = 30) -> tuple[float, ...]:
-    return tuple(TIMES[bm] * (1 + (i % 3) * 1e-3) for i in range(count))
+def samples(bm: int) -> tuple[float, ...]:
+    return tuple(TIMES[bm] * (1 + (i % 3) * 1e-3) for i in range(30))
 
 
 def measured(request: wire.Request) -> wire.Measured:
@@ -90,10 +90,8 @@ class Maker:
 
     broken: frozenset[int] = frozenset()
     heavy: frozenset[int] = frozenset()
-    calls: list[list[Point]] = dataclasses.field(default_factory=list)
 
     def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
-        self.calls.append(list(points))
         return {point: self._made(point) for point in points}
 
     def _made(self, point: Point) -> CompiledPoint:
@@ -110,17 +108,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.trials: list[tuple[Trial, Trial | None]] = []
-        self.notes: list[str] = []
 
     def nothing(self, what: object) -> None: ...
 
-    case_begun = case_ended = nothing
+    case_begun = case_ended = note = nothing
 
     def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
         self.trials.append((trial, best))
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture
@@ -170,10 +164,6 @@ def tune(info: KernelInfo, kernel, tmp_path: Path):
         return result
 
     return run
-
-
-def by_tile(result: CaseResult) -> dict[int, Trial]:
-    return {int(dict(trial.point)["BM"]): trial for trial in result.trials}
 
 
 def test_the_fastest_wins_and_the_best_two_are_held_side_by_side(tune) -> None:
@@ -237,7 +227,7 @@ def test_records_failed_candidates_with_their_reason(tune) -> None:
     result = tune(place, maker=Maker(broken=frozenset({32}), heavy=frozenset({128})))
     assert result.best is None
     assert place.tiles == [64]
-    found = {bm: (trial.status, trial.reason) for bm, trial in by_tile(result).items()}
+    found = {dict(trial.point)["BM"]: (trial.status, trial.reason) for trial in result.trials}
     assert found == {
         32: (Status.FAILED, "it does not compile: no"),
         64: (Status.WRONG, "c[0] is 1, expected 2"),

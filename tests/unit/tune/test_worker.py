@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.bundle_samples import write_kernels
-from tests.runtime_samples import ADD
+from tests.runtime_samples import ADD, fake_driver
 from tilec.bench.measure import MeasureOptions
 from tilec.case.cases import bind, small_case
 from tilec.manifest.types import Case, Input
@@ -44,10 +44,7 @@ def add(z: int, x: int, y: int, n: int, alpha: float) -> None:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    symbols = {
-        image.symbol: FakeKernel(abi=v.abi, run=add) for v in ADD.variants for image in v.images
-    }
-    found = FakeDriver((dataclasses.replace(H200, l2=4096),), symbols)
+    found = fake_driver(ADD, devices=(dataclasses.replace(H200, l2=4096),), run=add)
     monkeypatch.setattr(worker, "driver_of", lambda device: found)
     monkeypatch.setattr(worker, "uuid_of", lambda ordinal: "")  # of no GPU, also where there is one
     return found
