@@ -12,12 +12,14 @@ import json
 import statistics
 import sys
 import tempfile
+import timeit
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from launch_ways import Timed, compiled, timed
+from launch_ways import compiled
 
 from tilec.package.write import write_bundle
 from tilec_runtime import Module, Tensor, load
@@ -30,6 +32,8 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.table import TableDevice, TableEntry, TuningTable
+
+Timed = Callable[[int], float]
 
 BLOCKS = (32, 64, 128, 256, 512)
 # As many launches as a GPU queues without making the host wait.
@@ -120,7 +124,13 @@ def loaded(ordinal: int | None) -> tuple[Module, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "dispatch.tilec"
         write_bundle(path, info, lambda _: data)
-        return load(Bundle.open(path.read_bytes()), ordinal or 0, driver=driver), driver
+        bundle = Bundle.open(path.read_bytes())
+        return load(bundle, ordinal or 0, driver=driver, jit_fallback="allow"), driver
+
+
+def timed(statement: str, **names: Any) -> Timed:
+    """Return a function that times a number of runs of a statement; the collector stays on."""
+    return timeit.Timer(statement, "import gc; gc.enable()", globals=names).timeit
 
 
 def ways(module: Module, driver: Any, ordinal: int) -> dict[str, tuple[Timed, Timed, int]]:

@@ -45,7 +45,7 @@ class Group:
 
     Attributes:
         failure: the first failure.
-        places: locations of the others, if different.
+        locations: locations of the others, if different.
         jobs, kept: jobs and kept inputs of all.
     """
 

@@ -56,7 +56,7 @@ class Cache:
             for an unused directory.
 
     Attributes:
-        place: the directory, even if unused; `info`, `gc` and `clear` apply to it.
+        folder: the directory, even if unused; `info`, `gc` and `clear` apply to it.
         root: the directory, or None if it is unused.
         noted: all texts that `note` has got.
     """
