@@ -307,6 +307,32 @@ def test_an_axis_that_follows_from_the_callers_leaves_its_default() -> None:
         module.tiled.explain(*arrays(1024), BM=256)  # FAST may compute something else
 
 
+def test_a_hint_leaves_its_default_for_a_variant_that_fits() -> None:
+    """Also where it varies alone, for it computes nothing else: 64 has 4 and 8 warps, 128 has 8."""
+    info = dataclasses.replace(
+        TILED,
+        variants=tuple(
+            dataclasses.replace(
+                variants("tiled")[0],
+                id=f"tiled-{bm}-{warps}",
+                axes=(("T", "f32"), ("BM", bm), ("num_warps", warps)),
+                assume=(),
+                hints=(("sm_90", (("num_warps", warps),)),),
+                images=(image(f"tiled_{bm}_{warps}"),),
+            )
+            for bm, warps in ((64, 4), (64, 8), (128, 8))
+        ),
+        axes=(("T", ("f32",)), ("BM", (64, 128)), ("num_warps", (4, 8))),
+        default=(("BM", 64), ("num_warps", 4)),
+        launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)",), block=("128",)),
+        safety=None,
+        table=None,
+    )
+    assert taken(info, *arrays(1024)) == "tiled-64-4"
+    assert taken(info, *arrays(1024), num_warps=8) == "tiled-64-8"
+    assert taken(info, *arrays(1024), BM=128) == "tiled-128-8"
+
+
 def test_explanations_name_what_decided() -> None:
     module, _ = loaded(TILED)
     assert str(module.tiled.explain(*arrays(1024, 63, "f16"), BN=64)) == (
