@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilec.compile import sweep
+from tilec.compile import cache_files
 from tilec.compile.events import Blob, Done
 from tilec.model.codec import decode, encode
 from tilec_runtime.bundle import store
@@ -183,7 +183,7 @@ class Cache:
 
     def info(self) -> CacheInfo:
         """Return the current state of the cache."""
-        rows = [row for row in self._files() if not sweep.is_temp(row[2])]
+        rows = [row for row in self._files() if not cache_files.is_temp(row[2])]
         oldest = max(0.0, time.time() - min(row[0] for row in rows)) if rows else 0.0
         return CacheInfo(
             entries=len(rows),
@@ -201,10 +201,10 @@ class Cache:
         now = time.time()
         freed, kept, rows = 0, 0, []
         for used, size, path in self._files():
-            if not sweep.is_temp(path):
+            if not cache_files.is_temp(path):
                 rows.append((used, size, path))
                 kept += size
-            elif sweep.is_stale(path, now - used):
+            elif cache_files.is_stale(path, now - used):
                 freed += store.remove(path, size)
         for _, size, path in sorted(rows):
             if kept <= bound:
@@ -241,10 +241,10 @@ class Cache:
 
         Running builds compile missing images again.
         """
-        return 0 if self.folder is None else sweep.clear(self.folder)
+        return 0 if self.folder is None else cache_files.clear(self.folder)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        return [] if self.folder is None else list(sweep.files(self.folder))
+        return [] if self.folder is None else list(cache_files.files(self.folder))
 
     def _done(self, key: str, path: str, entry: store.Entry) -> Done:
         meta = entry.meta

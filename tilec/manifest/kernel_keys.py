@@ -30,7 +30,7 @@ _ALIGNED = Integer(1, 2**20, power=True)
 def _extents(noun: str) -> ListOf:
     """Return a shape of a list of numbers and `"?"`, which becomes None."""
     free = Text(
-        f'{noun}: write a number, or "?" for a free one', pattern=r"\?", convert=values.free
+        f'{noun}: write a number, or "?" for a free one', pattern=r"\?", convert=values.free_extent
     )
     return ListOf(Either((Integer(0), free)), least=1, most=8)
 

@@ -183,7 +183,7 @@ def driver(version: str | int) -> int:
     return branch
 
 
-def free(_text: str) -> None:
+def free_extent(_text: str) -> None:
     """Return None, which stands for a free extent or stride."""
 
 

@@ -9,7 +9,7 @@ import shlex
 from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx
 from tilec.frontends.tools.cpp import includes
-from tilec.frontends.tools.cpp.device import device_file
+from tilec.frontends.tools.cpp.device import compile_file
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.files import fault, read, within
@@ -48,7 +48,7 @@ def inputs(root: str, options: CudaOptions) -> list[InputFile]:
 def _piece(job: CudaJob, entry: LinkEntry) -> Piece:
     if entry.kind is LinkKind.CUDA:
         lines = ["-lineinfo"] if job.lineinfo else []
-        return device_file(
+        return compile_file(
             job.job,
             entry.path,
             job.tools,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp import includes
-from tilec.frontends.tools.cpp.device import device_file, device_text
+from tilec.frontends.tools.cpp.device import compile_file, compile_text
 from tilec.frontends.tools.files import fault
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.search import Tool
@@ -99,11 +99,11 @@ def pieces(
     keeps_lines = (job.spec.lineinfo or job.spec.debug) and not portable
     arguments = [_STD, *(["-lineinfo"] if keeps_lines else [])]
     linked_files = [
-        device_file(job, entry.path, tools, arguments, portable=portable)
+        compile_file(job, entry.path, tools, arguments, portable=portable)
         for entry in linked(job.spec.source)
     ]
     barrier = [_BARRIER] if any(name.startswith("cudaCG") for name in called) else []
     return linked_files + [
-        device_text(job, f"numba{number}.cu", text, tools, [_STD])
+        compile_text(job, f"numba{number}.cu", text, tools, [_STD])
         for number, text in enumerate([*barrier, *sources])
     ]

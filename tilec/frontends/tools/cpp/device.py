@@ -19,7 +19,7 @@ from tilec_runtime.errors import CompileError, Location, ToolchainError
 _FIXED = ("-dlto", "-rdc=true", "-frandom-seed=tilec")
 
 
-def device_file(
+def compile_file(
     job: Job,
     path: str,
     tools: Mapping[str, Tool],
@@ -29,7 +29,7 @@ def device_file(
     define: Iterable[str] = (),
     portable: bool,
 ) -> Piece:
-    """Return LTO-IR of a project's source.
+    """Compile a source of the project to LTO-IR.
 
     Args:
         job: job with the project and the architecture.
@@ -72,10 +72,10 @@ def device_file(
     )
 
 
-def device_text(
+def compile_text(
     job: Job, name: str, text: str, tools: Mapping[str, Tool], arguments: Sequence[str]
 ) -> Piece:
-    """Return LTO-IR of a text that is not a file of the project.
+    """Compile a text that is not a file of the project to LTO-IR.
 
     Raises:
         ToolchainError: NVRTC cannot be used, or does not compile it.

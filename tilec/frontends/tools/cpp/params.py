@@ -69,7 +69,7 @@ class Scope:
         return out
 
 
-def outside(tokens: Iterable[Token]) -> Iterator[tuple[int, Token]]:
+def outside_templates(tokens: Iterable[Token]) -> Iterator[tuple[int, Token]]:
     """Yield the tokens outside of template arguments, with their indices."""
     depth = 0
     for index, token in enumerate(tokens):
@@ -85,7 +85,7 @@ def split(tokens: Sequence[Token]) -> list[list[Token]]:
     """Split tokens at commas outside of template arguments."""
     if not tokens:
         return []
-    commas = [index for index, token in outside(tokens) if token.text == ","]
+    commas = [index for index, token in outside_templates(tokens) if token.text == ","]
     starts = [0, *(comma + 1 for comma in commas)]
     ends = [*commas, len(tokens)]
     return [list(tokens[start:end]) for start, end in zip(starts, ends, strict=True)]
@@ -123,7 +123,7 @@ def _parameter(
     declared = _before(("=",), tokens)
     default = tokens[len(declared) + 1 :]
     body = _without_attributes(declared)
-    if any(t.text in ("&", "&&") for _, t in outside(flat(body))):
+    if any(t.text in ("&", "&&") for _, t in outside_templates(flat(body))):
         raise CompileError(
             f"{location}: a kernel cannot take a reference",
             diagnostics=(
@@ -137,7 +137,7 @@ def _parameter(
         )
     written, name, arrays = _cut_name(body)
     resolved = scope.resolve(written)
-    stars = sum(t.text == "*" for _, t in outside(flat(resolved))) + arrays
+    stars = sum(t.text == "*" for _, t in outside_templates(flat(resolved))) + arrays
     kind, dtype, out, size = _meaning(resolved, stars, template)
     return ParamDecl(
         name=name.text if name else f"arg{index}",
@@ -163,7 +163,7 @@ def _meaning(
     before = _before(("*", "("), tokens)
     base = spell([t for t in before if t.text != "const"])
     if stars:
-        written = not any(t.text == "const" for _, t in outside(before))
+        written = not any(t.text == "const" for _, t in outside_templates(before))
         if stars > 1:
             # A pointer to pointers: the elements are addresses.
             return "tensor", "u64", written, 0
@@ -181,7 +181,9 @@ def _meaning(
 
 def _before(texts: Sequence[str], tokens: list[Token]) -> list[Token]:
     """Return the tokens before the first of `texts` outside of template arguments."""
-    end = next((index for index, token in outside(tokens) if token.text in texts), len(tokens))
+    end = next(
+        (index for index, token in outside_templates(tokens) if token.text in texts), len(tokens)
+    )
     return tokens[:end]
 
 
