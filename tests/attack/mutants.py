@@ -320,13 +320,13 @@ def launch_all(bundle: bytes) -> None:
 
 
 def launch_same(bundle: bytes) -> None:
-    """As `launch_all`, of damaged bytes: what is read is what was written."""
+    """Call `launch_all` on damaged bytes; whatever is read equals what was written."""
     launch_all(bundle)
     assert Bundle.open(bundle).info == info()
 
 
 def launch_faithful(bundle: bytes) -> None:
-    """As `launch_all`, of another index: all of it is read, and nothing else."""
+    """Call `launch_all` with another index; all of it is read, and nothing else."""
     launch_all(bundle)
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         names = [name for name in archive.namelist() if not name.startswith("images/")]

@@ -32,8 +32,9 @@ ODD = "mein Projekt ü"
 
 @pytest.mark.parametrize("profile", [pytest.param("release", marks=pytest.mark.long), "debug"])
 def test_two_directories_give_equal_bytes(cli: Cli, tmp_path: Path, profile: str) -> None:
-    """Also with other workers, with line information and assertions, which hold file names, and
-    without a cache that would hide it.
+    """The builds have other numbers of workers, and no cache that would hide a difference.
+
+    Line information and assertions hold file names.
     """
     trees = []
     for root, workers in ((tmp_path / "here", "1"), (tmp_path / ODD / "far" / "below", "3")):

@@ -47,8 +47,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
 
 
 def printed(root: Path, cli: Cli, code: str) -> list[str]:
-    """What Python prints in the built project, in a process of its own: streams of the cpu device
-    are threads, and what waits too long is ended.
+    """Return the output of Python in the built project, in a process that a time limit ends.
+
+    Streams of the cpu device are threads, so a deadlock would hang this process.
     """
     places = [str(root / "dist"), str(root), *filter(None, [cli.env.get("PYTHONPATH", "")])]
     done = subprocess.run(

@@ -44,7 +44,7 @@ def by_triton(
     divisible: tuple[int, ...],
     **options: Any,
 ) -> Any:
-    """What `triton.compile` makes, its cache and its assembler given by the environment."""
+    """Return the result of `triton.compile` with the cache and assembler of the environment."""
     triton = api.load()
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

@@ -46,7 +46,7 @@ class Override:
 
 
 def parse_overrides(given: Mapping[str, Sequence[str]], *, cwd: Path) -> tuple[Override, ...]:
-    """Read the values of options, and the headers of the files that they name.
+    """Read the values of options, and the dtypes of the files that they name.
 
     Args:
         given: values of each option.

@@ -180,7 +180,7 @@ def test_inputs_are_changed_by_hand_and_from_files(tilec: Cli, tmp_path: Path) -
 def test_files_of_cases_are_those_of_the_project(
     tilec: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the process is: also for changed cases, and under a debugger."""
+    """The working directory does not matter, for changed cases and under a debugger too."""
     np.save(tmp_path / "x.npy", np.ones(5, np.float32))
     case = '[kernel.scale.case.file]\ninputs = { x = { file = "x.npy" }, z = ["x.size"] }\n'
     (tmp_path / "tilec.toml").write_text(MANIFEST + case)

@@ -273,7 +273,7 @@ def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
 
 
 def test_an_axis_that_follows_from_the_callers_leaves_its_default() -> None:
-    """As axes of configurations do, which no rule names: 64 has 4 warps, and 128 has 8."""
+    """Axes of configurations do, and no rule names them: 64 has 4 warps, and 128 has 8."""
     configs = {64: 4, 128: 8, 256: 8}
     info = dataclasses.replace(
         TILED,

@@ -153,7 +153,7 @@ def test_the_compared_case_must_take_the_measured_variant(
 
 
 def test_checked_candidates_are_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -> None:
-    """They are not compared again: here the kernel writes nothing."""
+    """They are not compared again, since this kernel writes nothing and would fail."""
     driver.kernels = {name: FakeKernel(abi=kernel.abi) for name, kernel in driver.kernels.items()}
     request = wire.Request(subjects=(subject, subject), options=QUICK)
     found = worker.Worker("cuda:0").answer(request)

@@ -30,7 +30,7 @@ def script(path: Path) -> None:
 
 
 def toolkit(home: Path) -> Path:
-    """A toolkit's directory as far as finding goes, of release 13.4."""
+    """Create the files of a toolkit of release 13.4 that a search reads."""
     for name in ("nvcc", "ptxas", "cuobjdump"):
         script(home / "bin" / name)
     (home / "lib64").mkdir()
@@ -253,7 +253,7 @@ def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
 
 
 def test_a_digest_is_read_from_its_record(tmp_path: Path) -> None:
-    """Unless the record is damaged, or other users can change it, or it cannot be written."""
+    """The file is hashed if the record is damaged, exposed to other users, or not writable."""
     file, state = tmp_path / "ptxas", tmp_path / "state"
     file.write_bytes(b"x")
     digest = hashlib.sha256(b"x").hexdigest()

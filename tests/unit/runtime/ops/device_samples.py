@@ -22,7 +22,7 @@ CPU = -1
 
 
 class Thing:
-    """Something whose end can be seen."""
+    """An object whose end a weak reference shows."""
 
 
 class Held:

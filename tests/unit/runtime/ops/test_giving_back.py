@@ -1,5 +1,6 @@
-"""What moves into an op is the caller's again once that has failed or was dropped. Random programs
-(tests/programs) try the rest.
+"""Tensors that moved into an op return to the caller when the op fails or is dropped.
+
+Random programs (tests/programs) try the rest.
 """
 
 from __future__ import annotations
