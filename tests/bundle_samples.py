@@ -34,10 +34,9 @@ from tilec_runtime.model.kernel import (
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 
-def fake_bytes(name: str, size: int = 3000) -> bytes:
+def fake_bytes(name: str) -> bytes:
     """Bytes that are half noise and half zeros, always the same for a name."""
-    noise = random.Random(name).randbytes(size // 2)
-    return b"\x7fELF" + noise + bytes(size - size // 2)
+    return b"\x7fELF" + random.Random(name).randbytes(1500) + bytes(1500)
 
 
 def row(

@@ -19,14 +19,7 @@ class Attribute:
         return struct.pack("<BBH", 4, self.number, length) + self.payload
 
 
-def build_cubin(
-    *,
-    abi: int = 8,
-    flags: int = 0x06005A04,
-    accelerated: bool = False,
-    extra: tuple[Attribute, ...] = (),
-    sections: tuple[tuple[str, bytes], ...] = (),
-) -> bytes:
+def build_cubin(*, extra: tuple[Attribute, ...] = ()) -> bytes:
     """One kernel `k`: 40 registers, 96 bytes of stack, 256 of shared memory, three parameters, at
     most 256 threads, clusters of two.
     """
@@ -51,7 +44,7 @@ def build_cubin(
     )
     names = b"\0k\0"
     symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0x10, 6, 0, 128)
-    compat = struct.pack("<BBH", 2, 9, int(accelerated))
+    compat = struct.pack("<BBH", 2, 9, 0)
     bodies = [
         (".strtab", 3, names, 0),
         (".symtab", 2, symbols, 1),
@@ -62,12 +55,11 @@ def build_cubin(
         (".nv.constant0.k", 1, bytes(552), 0),
         (".nv.shared.reserved.0", 8, 0, 0),
         (".nv.shared.k", 8, 1024 + 256, 0),
-        *((name, 1, body, 0) for name, body in sections),
     ]
-    return _elf(bodies, abi, flags)
+    return _elf(bodies)
 
 
-def _elf(bodies: list[tuple[str, int, bytes | int, int]], abi: int, flags: int) -> bytes:
+def _elf(bodies: list[tuple[str, int, bytes | int, int]]) -> bytes:
     strings = b"\0"
     rows = [struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
     data = bytearray(64)
@@ -97,7 +89,7 @@ def _elf(bodies: list[tuple[str, int, bytes | int, int]], abi: int, flags: int) 
     data += strings
     table = len(data)
     data += b"".join(rows)
-    ident = b"\x7fELF\x02\x01\x01\x41" + bytes([abi]) + bytes(7)
+    ident = b"\x7fELF\x02\x01\x01\x41" + b"\x08" + bytes(7)
     struct.pack_into(
         "<16sHHIQQQIHHHHHH",
         data,
@@ -109,7 +101,7 @@ def _elf(bodies: list[tuple[str, int, bytes | int, int]], abi: int, flags: int) 
         0,
         0,
         table,
-        flags,
+        0x06005A04,
         64,
         56,
         0,

@@ -17,6 +17,14 @@ from tilec_runtime.errors import DriverError
 BYTES = 1024
 
 
+@contextmanager
+def refused(result: str) -> Iterator[None]:
+    """What the driver says of a call."""
+    with pytest.raises(DriverError) as caught:
+        yield
+    assert caught.value.result == result, caught.value.result
+
+
 class Rig:
     """A driver, two streams of it that nobody else uses, and memory."""
 
@@ -71,16 +79,13 @@ class Rig:
         the capture has ended.
         """
         self.driver.begin_capture(self.ordinal, self.stream)
-        with pytest.raises(DriverError) as caught:
+        with refused(result):
             yield
-        assert caught.value.result == result, caught.value.result
         assert self.driver.capturing(self.ordinal, self.stream)
-        with pytest.raises(DriverError) as caught:
+        with refused("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"):
             self.fill(self.a, 1)
-        assert caught.value.result == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
-        with pytest.raises(DriverError) as caught:
+        with refused("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"):
             self.driver.end_capture(self.ordinal, self.stream)
-        assert caught.value.result == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
         assert not self.driver.capturing(self.ordinal, self.stream)
         self.fill(self.a, 77)
         assert self.get(self.a) == {77}
@@ -164,9 +169,8 @@ def events_of_inside_are_places_in_the_graph(rig: Rig) -> None:
     graph = driver.end_capture(ordinal, rig.stream)
     assert driver.graph_nodes(graph) == 2
     for ask in (driver.event_reached, driver.synchronize_event):
-        with pytest.raises(DriverError) as caught:
+        with refused("CUDA_ERROR_INVALID_VALUE"):
             ask(ordinal, event)
-        assert caught.value.result == "CUDA_ERROR_INVALID_VALUE", caught.value.result
     driver.record_event(ordinal, event, rig.other)  # set elsewhere, it is an event as any other
     driver.synchronize_event(ordinal, event)
     assert driver.event_reached(ordinal, event)
@@ -183,16 +187,13 @@ def events_of_inside_cannot_be_asked_for(rig: Rig) -> None:
 
 def captures_begin_and_end_once(rig: Rig) -> None:
     driver, ordinal = rig.driver, rig.ordinal
-    with pytest.raises(DriverError) as caught:
+    with refused("CUDA_ERROR_ILLEGAL_STATE"):
         driver.end_capture(ordinal, rig.stream)
-    assert caught.value.result == "CUDA_ERROR_ILLEGAL_STATE"
-    with pytest.raises(DriverError) as caught:
+    with refused("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
         driver.begin_capture(ordinal, 0)
-    assert caught.value.result == "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
     driver.begin_capture(ordinal, rig.stream)
-    with pytest.raises(DriverError) as caught:
+    with refused("CUDA_ERROR_ILLEGAL_STATE"):
         driver.begin_capture(ordinal, rig.stream)
-    assert caught.value.result == "CUDA_ERROR_ILLEGAL_STATE"
     driver.destroy_graph(ordinal, driver.end_capture(ordinal, rig.stream))
 
 

@@ -121,16 +121,16 @@ def sample(folder: Path, *, kernels: tuple[str, ...] = ("scale",)) -> Loose:
     return Loose(info, blobs)
 
 
-def nvdisasm(folder: Path, script: str = "") -> ToolSearch:
-    """A toolkit whose nvdisasm is a shell script: it prints `SASS` where nothing else is said. What
-    it is run with is in `calls`.
+def nvdisasm(folder: Path) -> ToolSearch:
+    """A toolkit whose nvdisasm is a shell script that prints `SASS`. What it is run with is in
+    `calls`.
     """
     home = folder / "cuda"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     (home / "sass.txt").write_text(SASS)
     (home / "version.json").write_text('{"cuda": {"version": "13.4.0"}}')
     tool = home / "bin" / "nvdisasm"
-    tool.write_text(f'#!/bin/sh\necho "$@" >> {home}/calls\n{script or f"cat {home}/sass.txt"}\n')
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {home}/calls\ncat {home}/sass.txt\n')
     tool.chmod(0o755)
     return ToolSearch(cuda_home=str(home), path="/usr/bin:/bin", prefer="system")
 

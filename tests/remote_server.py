@@ -51,16 +51,12 @@ class CacheServer:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
-
-    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/tilec"
+        return f"http://127.0.0.1:{self._server.server_address[1]}/tilec"
 
-    def asked(self, method: str, kind: str = "") -> int:
+    def asked(self, method: str) -> int:
         """Number of requests."""
-        return sum(one.method == method and kind in ("", one.kind) for one in self.requests)
+        return sum(one.method == method for one in self.requests)
 
     def __enter__(self) -> CacheServer:  # noqa: PYI034 - nothing is derived from it
         self._thread.start()

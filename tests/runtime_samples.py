@@ -148,9 +148,9 @@ def loaded(
     return load(bundle_of(*kernels), device, driver=driver), driver
 
 
-def on_gpu(driver: Any, *shape: int, dtype: str = "f32", stream: int = 0) -> Tensor:
+def on_gpu(driver: Any, *shape: int, dtype: str = "f32") -> Tensor:
     """A tensor of tilec's on a fake GPU."""
-    return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=0, stream=stream)
+    return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=0, stream=0)
 
 
 def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:

@@ -21,10 +21,8 @@ def built(point: Point, *, symbol: str = "", target: str = "sm_90", **used: Any)
     return VariantInfo(id=f"gemm-{name}", axes=point, abi=GEMM.variants[0].abi, images=(made,))
 
 
-def points(
-    *, dtypes: tuple[str, ...] = ("f16", "bf16"), tiles: tuple[int, ...] = (32, 64, 128)
-) -> list[Point]:
-    return [(("T", t), ("BM", bm), ("BK", 64)) for t in dtypes for bm in tiles]
+def points() -> list[Point]:
+    return [(("T", t), ("BM", bm), ("BK", 64)) for t in ("f16", "bf16") for bm in (32, 64, 128)]
 
 
 def planned() -> KernelInfo:

@@ -22,7 +22,7 @@ from tilec.compile.remote.session import open_remote
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.bundle import store
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.image import Image
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(
@@ -75,7 +75,7 @@ def rewritten(attacked: Attacked, folder: Path, number: int) -> None:
     """A whole entry, right in all its digests, of other code."""
     entry = sound(attacked, folder, number)
     data = attacked.rng.randbytes(256)
-    info = _with_digest(entry, data)
+    info = dataclasses.replace(entry.info, digest=sha256(data), size=len(data))
     forged = Image(info=info, data=data, abi=entry.abi)
     store.save(
         folder,
@@ -165,10 +165,6 @@ def sound(attacked: Attacked, folder: Path, number: int) -> Done:
     found = Cache(attacked.root / "sound", note=pytest.fail).get(attacked.jobs[number].key)
     assert found
     return found
-
-
-def _with_digest(entry: Done, data: bytes) -> ImageInfo:
-    return dataclasses.replace(entry.info, digest=sha256(data), size=len(data))
 
 
 def opened(attacked: Attacked, _: int) -> str:

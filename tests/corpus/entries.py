@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -170,9 +171,3 @@ def _floats(dtype: str, domain: str, count: int, rng: np.random.Generator) -> Ar
         found = np.clip(np.nan_to_num(found, nan=0.25), -1, 1)
     with np.errstate(all="ignore"):
         return found.astype(kind)
-
-
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """NumPy's (or ml_dtypes') dtype."""
-    name = DTYPES[dtype].numpy
-    return np.dtype(getattr(np, name) if hasattr(np, name) else getattr(ml_dtypes, name))

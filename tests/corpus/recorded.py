@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.corpus.compare import digest, hold
-from tests.corpus.entries import Array, Entry, numpy_dtype
+from tests.corpus.entries import Array, Entry
 from tests.corpus.tolerances import tolerance
+from tilec_runtime.tensors.host import numpy_dtype
 
 HERE = Path(__file__).parent
 
@@ -37,10 +38,8 @@ class Recorded:
                 if digest(outputs) == self._digests[entry.name]
                 else f"{entry.name}: other bits than the GPU's"
             )
-        given = {
-            name: self._arrays[f"{entry.name}.{name}"].view(numpy_dtype(_dtype(entry, name)))
-            for name in outputs
-        }
+        dtypes = {arg.name: numpy_dtype(arg.dtype) for arg in entry.args}
+        given = {name: self._arrays[f"{entry.name}.{name}"].view(dtypes[name]) for name in outputs}
         row = hold(
             entry,
             {name: array.reshape(outputs[name].shape) for name, array in given.items()},
@@ -52,7 +51,3 @@ class Recorded:
             if row["status"] in ("equal", "within")
             else f"{entry.name}: {row['ulps']} units off, {row['allowed']} are allowed: {row.get('first')}"
         )
-
-
-def _dtype(entry: Entry, name: str) -> str:
-    return next(arg.dtype for arg in entry.args if arg.name == name)

@@ -15,10 +15,11 @@ import pytest
 
 from tests.corpus_projects import CORPORA, TARGETS, Corpus, results
 from tests.e2e.harness import Cli, copied
+from tests.runtime_samples import fake_driver
 from tilec.case.functions import Functions
 from tilec.case.inputs import make_inputs
 from tilec.case.reference import expected_results
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
 
@@ -43,15 +44,7 @@ def bundle(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory, cli: Cli) -
 @pytest.fixture(scope="module")
 def driver(bundle: Bundle) -> FakeDriver:
     """Knows every entry point, and computes nothing."""
-    return FakeDriver(
-        (H200,),
-        {
-            i.symbol: FakeKernel(abi=v.abi)
-            for k in bundle.info.kernels
-            for v in k.variants
-            for i in v.images
-        },
-    )
+    return fake_driver(*bundle.info.kernels)
 
 
 def test_every_kernel_is_built_for_every_target(corpus: Corpus, bundle: Bundle) -> None:

@@ -17,9 +17,7 @@ from types import ModuleType
 import pytest
 
 from tests.e2e.harness import Cli, environment
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import Device, Stream, use_device
-from tilec_runtime.bundle.read import Bundle
 
 Built = Callable[..., ModuleType]
 
@@ -32,16 +30,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
     root = Path(shared).resolve() / name
     root.mkdir(parents=True, exist_ok=True)
     return root
-
-
-def pretended_gpu(bundle: Path) -> FakeDriver:
-    """A GPU that takes down what each launch of a bundle passes."""
-    kernels = {}
-    for kernel in Bundle.open(bundle).info.kernels:
-        for variant in kernel.variants:
-            for image in variant.images:
-                kernels[image.symbol] = FakeKernel(abi=variant.abi)
-    return FakeDriver(kernels=kernels)
 
 
 @pytest.fixture(scope="module")

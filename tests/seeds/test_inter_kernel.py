@@ -13,7 +13,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.seeds.conftest import Built, pretended_gpu
+from tests.runtime_samples import fake_driver
+from tests.seeds.conftest import Built
 from tilec_runtime import Device, api, use_device
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import NoDeviceError, NoImageError
@@ -64,12 +65,13 @@ def test_both_are_launched_on_one_stream_over_the_same_array(
     inter_kernel: ModuleType, program: ModuleType
 ) -> None:
     (bundle,) = Path(inter_kernel.__file__ or "").parent.parent.glob("*.tilec")
-    driver = pretended_gpu(bundle)
+    kernels = Bundle.open(bundle).info.kernels
+    driver = fake_driver(*kernels)
     with use_device(Device(0, driver=driver)):
         program.gated(np.zeros((33, 77), np.float32)).sync()
     named = {
         image.symbol: kernel.name
-        for kernel in Bundle.open(bundle).info.kernels
+        for kernel in kernels
         for variant in kernel.variants
         for image in variant.images
     }

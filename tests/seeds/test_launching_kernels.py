@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.seeds.conftest import Built, pretended_gpu
+from tests.runtime_samples import fake_driver
+from tests.seeds.conftest import Built
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     AsyncKernelLaunch,
@@ -146,7 +147,7 @@ Pretended = tuple[Module, FakeDriver]
 @pytest.fixture
 def pretended(bundle: Path) -> Iterator[Pretended]:
     """The kernels on a pretended GPU, which takes down what each launch passes."""
-    driver = pretended_gpu(bundle)
+    driver = fake_driver(*Bundle.open(bundle).info.kernels)
     with use_device(Device(0, driver=driver)):
         yield load(bundle, 0, driver=driver), driver
 

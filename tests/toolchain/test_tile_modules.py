@@ -17,10 +17,6 @@ pytestmark = pytest.mark.toolchain
 KERNEL = "@ct.kernel\ndef k(x):\n    ct.store(x, (0,), ct.full((16,), VALUE, x.dtype))\n"
 
 
-def names(tile, root, path):
-    return [d.name for d in tile.declare(Source(root=str(root), path=path))]
-
-
 def value_of(tile, root, path="k.py"):
     """The constant VALUE of the module that declares the kernel."""
     tile.declare(Source(root=str(root), path=path))
@@ -222,7 +218,8 @@ def test_a_virtual_environment_inside_of_the_project_is_not_part_of_it(tile, tmp
     write(tmp_path, {"k.py": HEADER + "import installed\nVALUE = installed.value()\n" + KERNEL})
     monkeypatch.syspath_prepend(str(site))
     assert value_of(tile, tmp_path) == 5
-    assert [file.name for file in tile.inputs(Source(root=str(tmp_path), path="k.py"))] == ["k.py"]
-    assert names(tile, tmp_path, "k.py") == ["k"]
+    source = Source(root=str(tmp_path), path="k.py")
+    assert [file.name for file in tile.inputs(source)] == ["k.py"]
+    assert [decl.name for decl in tile.declare(source)] == ["k"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "installed"]:
         del sys.modules[name]

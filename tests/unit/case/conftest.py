@@ -64,12 +64,9 @@ def made(name: str, *shape: object, dtype: str = "T", **more: Any) -> Input:
 
 @dataclasses.dataclass
 class FakeDevice:
-    """Tensors are copies; a launch is a Python function; every launch is remembered."""
+    """Tensors are copies; a launch is a Python function."""
 
     kernels: Mapping[str, Callable[..., None]]
-    launches: list[tuple[str, tuple[str, ...], dict[str, Any]]] = dataclasses.field(
-        default_factory=list
-    )
 
     def refusal(self, case: BoundCase) -> str:
         return "" if case.kernel in self.kernels else f"{case.kernel} needs something else"
@@ -81,7 +78,6 @@ class FakeDevice:
         return tensor
 
     def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
-        self.launches.append((case.kernel, tuple(arguments), dict(case.choose)))
         self.kernels[case.kernel](**arguments)
 
 

@@ -15,6 +15,7 @@ import distributed
 import pytest
 
 from tests.remote_server import CacheServer
+from tests.unit.compile.test_execute import error_of
 from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cache import Cache
 from tilec.compile.cluster import pool as pools
@@ -23,7 +24,7 @@ from tilec.compile.remote.access import Access
 from tilec.compile.remote.session import open_remote
 from tilec.model.job import Member
 from tilec.model.remote_url import RemoteUrl
-from tilec_runtime.errors import CompileError, MissingError, TilecError
+from tilec_runtime.errors import CompileError, MissingError
 from tilec_runtime.model.digest import sha256
 
 MACHINES = {"fake": "tests.cluster_fakes:MachineFrontend"}
@@ -59,11 +60,6 @@ def remote(cluster: Any, project: Any, run_on: Any) -> Callable[..., Any]:
 def images(outcomes: Sequence[object]) -> list[bytes]:
     assert all(isinstance(outcome, Done) for outcome in outcomes), outcomes
     return [outcome.blob.read() for outcome in outcomes if isinstance(outcome, Done)]
-
-
-def error_of(outcome: object) -> TilecError:
-    assert isinstance(outcome, TilecError), outcome
-    return outcome
 
 
 class Watching(Observer):

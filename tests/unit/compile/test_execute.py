@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from tests.runtime_samples import IMAGES, image
 from tests.waiting import becomes, ends
 from tilec.compile import worker
 from tilec.compile.cache import Cache
@@ -17,7 +17,7 @@ from tilec.compile.events import Done, Outcome
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError, TilecError, ToolchainError
-from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import Image
 
 
 def error_of(outcome: Outcome) -> TilecError:
@@ -170,20 +170,9 @@ def test_the_current_directory_shadows_no_module(project, monkeypatch) -> None:
         assert isinstance(pool.compile(project.keyed(project.job()))[0], Done)
 
 
-def _image(data: bytes):
-    from tilec_runtime.model.image import Image, ImageInfo
-
-    info = ImageInfo(
-        target=Target.parse("sm_90"),
-        digest=hashlib.sha256(data).hexdigest(),
-        size=len(data),
-        symbol="s",
-    )
-    return Image(info=info, data=data, abi=())
-
-
 def test_results_that_lie_are_refused() -> None:
-    good = _image(b"x")
+    info = image("k")
+    good = Image(info=info, data=IMAGES[info.digest], abi=())
     worker.check_image(good)
     with pytest.raises(ValueError, match="are not those of the image's bytes"):
         worker.check_image(dataclasses.replace(good, data=b"y"))
