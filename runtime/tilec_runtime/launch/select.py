@@ -95,12 +95,10 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
     default_axes(contract, contract.axes, axes, origins)
     if contract.matching(axes):
         return
-    # An axis that depends on others has its default only together with theirs. So has a hint, such
-    # as num_warps of a configuration: it does not change what is computed.
+    # A hint, such as num_warps of a configuration, leaves its default for a variant that fits: it
+    # does not change what is computed. Other axes may.
     kept = {
-        name: value
-        for name, value in axes.items()
-        if name in given or (name not in contract.hints and contract.info.varies_alone(name))
+        name: value for name, value in axes.items() if name in given or name not in contract.hints
     }
     points = (variant.axes for variant in contract.info.variants)
     point = next((point for point in points if same_point(point, kept)), None)

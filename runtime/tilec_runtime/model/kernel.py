@@ -224,7 +224,7 @@ class KernelInfo:
             return ()
         ruled = {axis for rule in self.rules for axis, _ in rule.take}
         free = tuple(name for name in self.choices if name not in ruled)
-        return tuple(filter(self.varies_alone, free)) if self.rules else free
+        return tuple(filter(self._varies_alone, free)) if self.rules else free
 
     @property
     def undecided(self) -> tuple[str, ...]:
@@ -235,7 +235,7 @@ class KernelInfo:
         default = dict(self.default)
         return tuple(name for name in self.undispatched if name not in default)
 
-    def varies_alone(self, axis: str) -> bool:
+    def _varies_alone(self, axis: str) -> bool:
         """Whether two variants differ in this axis and in no other."""
         points = {variant.axes for variant in self.variants}
         others = {tuple(row for row in point if row[0] != axis) for point in points}

@@ -272,58 +272,28 @@ def test_an_axis_that_no_rule_names_must_be_chosen() -> None:
     assert taken(follows, *arrays(64)) == "tiled-f32-BM128-BN128-div16"
 
 
-def test_an_axis_that_follows_from_the_callers_leaves_its_default() -> None:
-    """Axes of configurations do, and no rule names them: 64 has 4 warps, and 128 has 8."""
-    configs = {64: 4, 128: 8, 256: 8}
-    info = dataclasses.replace(
-        TILED,
-        variants=tuple(
-            dataclasses.replace(
-                variants("tiled")[0],
-                id=f"tiled-{bm}-{warps}-{fast}",
-                axes=(("T", "f32"), ("BM", bm), ("warps", warps), ("FAST", fast)),
-                assume=(),
-                images=(image(f"tiled_{bm}_{warps}_{fast}"),),
-            )
-            for bm, warps in configs.items()
-            for fast in (True, False)
-            if (bm, fast) != (256, False)
-        ),
-        axes=(("T", ("f32",)), ("BM", (64, 128, 256)), ("warps", (4, 8)), ("FAST", (True, False))),
-        default=(("BM", 64), ("warps", 4), ("FAST", False)),
-        launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)",), block=("128",)),
-        safety=None,
-        table=None,
-    )
-    module, _ = loaded(info)
-    assert taken(info, *arrays(1024)) == "tiled-64-4-False"
-    assert taken(info, *arrays(1024), BM=128) == "tiled-128-8-False"
-    assert dict(module.tiled.explain(*arrays(1024), BM=128).origins) == {
-        "BM": "the caller's",
-        "warps": "what fits",
-        "FAST": "the default",
-    }
-    with pytest.raises(VariantError, match="BM=256, warps=4, FAST=False"):
-        module.tiled.explain(*arrays(1024), BM=256)  # FAST may compute something else
-
-
 def test_a_hint_leaves_its_default_for_a_variant_that_fits() -> None:
-    """Also where it varies alone, for it computes nothing else: 64 has 4 and 8 warps, 128 has 8."""
+    """64 has 4 and 8 warps, 128 has 8. An axis that is no hint may compute something else."""
     info = dataclasses.replace(
         TILED,
         variants=tuple(
             dataclasses.replace(
                 variants("tiled")[0],
                 id=f"tiled-{bm}-{warps}",
-                axes=(("T", "f32"), ("BM", bm), ("num_warps", warps)),
+                axes=(("T", "f32"), ("BM", bm), ("num_warps", warps), ("MODE", mode)),
                 assume=(),
                 hints=(("sm_90", (("num_warps", warps),)),),
                 images=(image(f"tiled_{bm}_{warps}"),),
             )
-            for bm, warps in ((64, 4), (64, 8), (128, 8))
+            for bm, warps, mode in ((64, 4, "a"), (64, 8, "a"), (128, 8, "a"), (256, 8, "b"))
         ),
-        axes=(("T", ("f32",)), ("BM", (64, 128)), ("num_warps", (4, 8))),
-        default=(("BM", 64), ("num_warps", 4)),
+        axes=(
+            ("T", ("f32",)),
+            ("BM", (64, 128, 256)),
+            ("num_warps", (4, 8)),
+            ("MODE", ("a", "b")),
+        ),
+        default=(("BM", 64), ("num_warps", 4), ("MODE", "a")),
         launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)",), block=("128",)),
         safety=None,
         table=None,
@@ -331,6 +301,15 @@ def test_a_hint_leaves_its_default_for_a_variant_that_fits() -> None:
     assert taken(info, *arrays(1024)) == "tiled-64-4"
     assert taken(info, *arrays(1024), num_warps=8) == "tiled-64-8"
     assert taken(info, *arrays(1024), BM=128) == "tiled-128-8"
+    assert taken(info, *arrays(1024), BM=256, MODE="b") == "tiled-256-8"
+    module, _ = loaded(info)
+    assert dict(module.tiled.explain(*arrays(1024), BM=128).origins) == {
+        "BM": "the caller's",
+        "num_warps": "what fits",
+        "MODE": "the default",
+    }
+    with pytest.raises(VariantError, match="no variant with T=f32, BM=256, num_warps=4, MODE=a"):
+        module.tiled.explain(*arrays(1024), BM=256)
 
 
 def test_explanations_name_what_decided() -> None:
