@@ -45,7 +45,8 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     requests of strangers; parameters of Python kernels are then not checked.
 
     All problems are reported at once, as FILE:LINE:COLUMN: key: problem. Problems of sources are
-    reported only if the manifest itself has none.
+    reported only if the manifest itself has none, and those of a kernel's expressions only if all
+    of its parameters are known.
     """
     from tilec import planning
     from tilec.cli.build import make_request
