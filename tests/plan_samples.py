@@ -10,9 +10,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tests.runtime_samples import PTR, SCALAR, STRUCT, TENSOR, Array, image, kernel, slot
+from tests.runtime_samples import (
+    PTR,
+    SCALAR,
+    STRUCT,
+    TENSOR,
+    Array,
+    fake_driver,
+    image,
+    kernel,
+    slot,
+)
 from tests.unit.runtime import fake_torch
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime.errors import TilecError
 from tilec_runtime.launch.images import ImageStore, Site
 from tilec_runtime.launch.launcher import Launcher
@@ -599,12 +609,7 @@ D = TypeVar("D", bound=Driver)
 
 def launcher_of(info: KernelInfo, driver: type[D]) -> tuple[Launcher, D]:
     """A launcher of a kernel on a driver of its own; no bundle is written."""
-    symbols = {
-        img.symbol: FakeKernel(abi=variant.abi, active_blocks=2)
-        for variant in info.variants
-        for img in variant.images
-    }
-    made = driver((H200,), symbols)
+    made = driver((H200,), fake_driver(info, active_blocks=2).kernels)
     site = Site(
         bundle=_Images(), device=H200, driver=made, store=ImageStore(), asked=None, jit=None
     )  # type: ignore[arg-type]

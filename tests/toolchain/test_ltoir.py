@@ -222,9 +222,7 @@ def test_simt_kernels_with_what_numba_and_the_manifest_link(tmp_path: Path) -> N
 # Code that comes compiled
 
 
-def prebuilt(
-    root: Path, name: str, data: bytes, symbol: str = "scale", target: str = "lto_80"
-) -> Image:
+def prebuilt(root: Path, name: str, data: bytes, symbol: str = "scale") -> Image:
     where = prebuilt_source(root, {name: data})
     params = SCALE_PARAMS
     abi: tuple[AbiSlot, ...] = ()
@@ -234,7 +232,9 @@ def prebuilt(
             Param(name="v", kind=ParamKind.SCALAR, dtype="f32"),
         )
         abi = (slot("ptr", "y.ptr"), slot("f32", "v"), slot("i32", "y.size"))
-    return prebuilt_frontend().compile(prebuilt_job(where, symbol, target, params=params, abi=abi))
+    return prebuilt_frontend().compile(
+        prebuilt_job(where, symbol, "lto_80", params=params, abi=abi)
+    )
 
 
 def test_prebuilt_ltoir_is_taken_as_it_is_and_out_of_a_fatbin(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_nvvm_ir_becomes_ltoir_where_it_says_that_the_kernel_is_used(tmp_path: P
         CompileError, match="the LTO-IR of this NVVM IR has no kernel 'fill' any more"
     ) as caught:
         prebuilt(tmp_path, "fill.ll", FILL_LL.encode(), "fill")
-    assert "say in the IR that it is used: @llvm.used = appending global" in caught.value.fix
+    assert "mark it as used in the IR: @llvm.used = appending global" in caught.value.fix
     used = "[i8* bitcast (void (float*, float, i32)* @fill to i8*)]"
     line = f'@llvm.used = appending global [1 x i8*] {used}, section "llvm.metadata"\n'
     image = prebuilt(

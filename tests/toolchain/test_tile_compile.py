@@ -25,10 +25,10 @@ pytestmark = pytest.mark.toolchain
 ADD = vectors("a", "b", "c")
 
 
-def _add(tile, root=SAMPLE, **more):
+def _add(tile, **more):
     axes = more.pop("axes", {"TILE": 256})
     return tile.compile(
-        job(tile, root, "kernels/vector.py", "add", more.pop("params", ADD), axes=axes, **more)
+        job(tile, SAMPLE, "kernels/vector.py", "add", more.pop("params", ADD), axes=axes, **more)
     )
 
 

@@ -167,10 +167,6 @@ def move(d, n, B: tl.constexpr):
 """
 
 
-def box(text: str) -> AbiSlot:
-    return AbiSlot(type="descriptor", expr=text, size=128, align=64)
-
-
 @pytest.mark.parametrize(
     ("expr", "changes", "target", "what"),
     [
@@ -195,7 +191,8 @@ def test_descriptors_that_cannot_be_made(
     x = Param(
         name="x", kind=ParamKind.TENSOR, **{"dtype": "f16", "rank": 2, "align": 16, **changes}
     )
-    params, abi = (x, scalar("n", "i32")), (box(expr), slot("i32", "n", 4))
+    box = AbiSlot(type="descriptor", expr=expr, size=128, align=64)
+    params, abi = (x, scalar("n", "i32")), (box, slot("i32", "n", 4))
     error = refused(job(tmp_path, "move", target, params=params, abi=abi, axes={"B": 64}))
     assert what in error.what
     assert places(error)[0][0] == "k/a.py:6:10"

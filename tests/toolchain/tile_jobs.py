@@ -28,9 +28,9 @@ def sample_at(folder: Path) -> Path:
     return Path(shutil.copytree(SAMPLE, folder / "project", dirs_exist_ok=True))
 
 
-def vectors(*names: str, dtype: str = "f32", **fields) -> tuple[Param, ...]:
+def vectors(*names: str, **fields) -> tuple[Param, ...]:
     """Rank-1 tensors; the last one is written."""
-    return tuple(tensor(n, dtype, out=n == names[-1], **fields) for n in names)
+    return tuple(tensor(n, out=n == names[-1], **fields) for n in names)
 
 
 def job(

@@ -91,7 +91,7 @@ MODELS = (
 )
 
 
-def alarms(noise: Noise, slowdown: float, *, seed: int, limit: float = LIMIT) -> int:
+def alarms(noise: Noise, slowdown: float, *, seed: int) -> int:
     """Of so many comparisons of a saved run with one that is slower by a factor, how many end as a
     failure.
     """
@@ -101,7 +101,7 @@ def alarms(noise: Noise, slowdown: float, *, seed: int, limit: float = LIMIT) ->
         return Noisy(noise(rng), slowdown).samples()
 
     return sum(
-        settled(Noisy(noise(rng)).samples(), now(), now, limit).standing is Standing.SLOWER
+        settled(Noisy(noise(rng)).samples(), now(), now, LIMIT).standing is Standing.SLOWER
         for _ in range(COMPARISONS)
     )
 

@@ -14,11 +14,11 @@ import pytest
 
 from tests.bench_samples import BENCH, CASE, HEAD
 from tests.bundle_samples import write_kernels
-from tests.runtime_samples import ADD
+from tests.runtime_samples import ADD, fake_driver
 from tilec.bench import device as bench_device
 from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import MissingError
 
@@ -58,12 +58,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    symbols = {
-        image.symbol: FakeKernel(abi=variant.abi)
-        for variant in ADD.variants
-        for image in variant.images
-    }
-    driver = TimedDriver((dataclasses.replace(H200, l2=1 << 18),), symbols)
+    driver = TimedDriver((dataclasses.replace(H200, l2=1 << 18),), fake_driver(ADD).kernels)
 
     def missing(name: str, *_: object) -> None:
         raise MissingError(f"{name} is not installed")

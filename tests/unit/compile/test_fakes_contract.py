@@ -44,12 +44,6 @@ def test_the_fake_frontend_keeps_the_contract(tmp_path: Path) -> None:
     contract.check_all(SAMPLE, tmp_path)
 
 
-def with_root(image: Any, job: Job) -> Any:
-    return dataclasses.replace(
-        image, abi=(dataclasses.replace(image.abi[0], expr=job.spec.source.root),)
-    )
-
-
 class NoPullIn(FakeFrontend):
     def inputs(self, source):
         return [file for file in super().inputs(source) if file.name == source.path]
@@ -57,7 +51,9 @@ class NoPullIn(FakeFrontend):
 
 class KnowsItsPlace(FakeFrontend):
     def compile(self, job):
-        return with_root(super().compile(job), job)
+        image = super().compile(job)
+        slot = dataclasses.replace(image.abi[0], expr=job.spec.source.root)
+        return dataclasses.replace(image, abi=(slot,))
 
 
 class Lies(FakeFrontend):

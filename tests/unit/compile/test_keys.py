@@ -72,8 +72,8 @@ JOB = Job(
 )
 
 
-def maker(*, tools: Any = (TOOL,), inputs: Any = (INPUT, HEADER)) -> KeyMaker:
-    return KeyMaker(tools={"cuda": tools}, inputs={"add": inputs, "sub": inputs})
+def maker(*, inputs: Any = (INPUT, HEADER)) -> KeyMaker:
+    return KeyMaker(tools={"cuda": (TOOL,)}, inputs={"add": inputs, "sub": inputs})
 
 
 def key_of(job: Job) -> str:

@@ -20,12 +20,9 @@ def tools(version: str = "13.4.92", digest: str = "ab" * 32) -> dict[str, list[T
     }
 
 
-def pin(key: str, image: str = "") -> Pin:
-    return Pin.of(
-        sha256(key.encode()),
-        sha256((image or key).encode()),
-        sha256(f"row of {image or key}".encode()),
-    )
+def pin(key: str) -> Pin:
+    digest = sha256(key.encode())
+    return Pin.of(digest, digest, sha256(f"row of {key}".encode()))
 
 
 def renew(

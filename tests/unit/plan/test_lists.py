@@ -36,9 +36,9 @@ def kernel(counts: tuple[Any, ...] = (2, 4), **changed: Any) -> Kernel:
     return Kernel(**facts | changed)
 
 
-def reported(kernel: Kernel, decl: KernelDecl = DECL) -> list[tuple[str, str]]:
+def reported(kernel: Kernel) -> list[tuple[str, str]]:
     problems = Reports()
-    with_lists(kernel, decl, Report(problems))
+    with_lists(kernel, DECL, Report(problems))
     return [(".".join(map(str, path)), what) for what, path in problems]
 
 

@@ -168,15 +168,11 @@ def test_a_folder_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
 # --- over HTTP ---
 
 
-def http(server: CacheServer, seconds: float = 5.0) -> HttpStore:
-    return HttpStore(server.url, headers={}, connections=2, seconds=seconds)
-
-
 @pytest.mark.parametrize("fault", ["500", "cut", "truncated"])
 def test_a_passing_failure_is_tried_again(fault: str, server: CacheServer) -> None:
     server.objects["cas", KEY] = bytes(300)
     server.fault = lambda _: fault if len(server.requests) == 1 else ""
-    store = http(server)
+    store = HttpStore(server.url, headers={}, connections=2, seconds=5.0)
     assert store.get("cas", KEY, 300) == bytes(300)
     assert len(server.requests) == 2
     store.close()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.processes import run_python
+from tests.runtime_samples import fake_driver
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import Device, Stream, api, kernels, use_device
 from tilec_runtime.bundle.read import Bundle
@@ -25,10 +26,7 @@ BUNDLE = Path(kernels.__file__).parent / kernels.PACKAGE.file
 @pytest.fixture(scope="module")
 def known() -> dict[str, FakeKernel]:
     """The bundle's entry points, as a fake driver knows them."""
-    info = Bundle.open(BUNDLE).info
-    return {
-        i.symbol: FakeKernel(abi=v.abi) for k in info.kernels for v in k.variants for i in v.images
-    }
+    return fake_driver(*Bundle.open(BUNDLE).info.kernels).kernels
 
 
 @pytest.fixture
