@@ -193,3 +193,9 @@ def test_what_ptxas_refuses_is_said_at_the_kernel(
     found = next(each for each in error.diagnostics if words[0] in each.message)
     assert str(found.location) == "k/a.cu:1:17"
     assert words[1] in found.hint
+
+
+def test_an_include_directory_that_is_gone(tmp_path: Path) -> None:
+    text = "__global__ void k(float* x) {}"
+    error = refused(tmp_path, text, options={"include": ("nodir",)})
+    assert error.what == "k/a.cu: include directory nodir is not there"
