@@ -153,11 +153,15 @@ def changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
 
 
 def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
-    """Return the status of sources and of other files that the last build read."""
+    """Return the status of sources and of other files that the last build read.
+
+    `tilec.lock` is left out, because builds write it.
+    """
+    from tilec.compile.lockfile import NAME
     from tilec.compile.stamp import files_read
 
     states: dict[str, tuple[int, int, int]] = {}
-    paths = [root / path for path in files_read(cache, root)]
+    paths = [root / path for path in files_read(cache, root) if path != Path(NAME)]
     for folder, folders, files in os.walk(root):
         here = Path(folder)
         folders[:] = [name for name in folders if not _is_ignored(root, here / name)]

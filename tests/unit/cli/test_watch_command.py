@@ -32,7 +32,9 @@ def test_sources_count_and_outputs_do_not(tmp_path: Path) -> None:
 def test_watches_files_that_the_last_build_read(tmp_path: Path) -> None:
     root = tmp_path / "project"
     put(tmp_path, "lib/shared.cuh", "project/tilec.toml", "project/tuning/gemm.json")
-    names = (str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json", "gone.json", "tilec.toml")
+    put(root, "tilec.lock")  # which builds write
+    read = (str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json", "gone.json", "tilec.toml")
+    names = (*read, "tilec.lock")
     cache = Cache(tmp_path / "cache", note=pytest.fail)
     cache.put_record(record_key("stamp", root), {"files": {name: [] for name in names}})
     assert set(snapshot(root, cache.root)) == {names[0], names[1], names[3]}
