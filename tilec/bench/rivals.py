@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -25,7 +26,14 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "cupy": ("linalg",),
     "numpy": ("linalg",),
 }
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.MatMult, ast.USub)
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.MatMult: operator.matmul,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,10 +122,7 @@ def function_of(case: BoundCase, rival: Rival, library: Any, functions: Function
         message = f"{case.name}: against {rival.text!r}: {title} has no {name!r}{hint}"
         raise CaseError(message, location=case.location_of(*rival.key))
 
-    known: dict[str, Any] = {"__builtins__": {}}
-    known |= {name: find(name) for name in _names(rival.call) if name not in inputs}
-    code = compile(ast.Expression(rival.call), rival.text, "eval")
-    return lambda values: eval(code, known, values)  # noqa: S307 - `_parsed` has checked it
+    return _evaluator(rival.call, inputs, find)
 
 
 def _parsed(text: str, inputs: Collection[str]) -> ast.expr:
@@ -129,23 +134,55 @@ def _parsed(text: str, inputs: Collection[str]) -> ast.expr:
     tree = ast.parse(text, mode="eval").body
     if not isinstance(tree, ast.Call | ast.BinOp | ast.UnaryOp):
         raise ValueError("it calls nothing")  # noqa: TRY004 - of text
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id=name)) if name in inputs:
-                raise ValueError(f"{name!r} is an input, and cannot be called")
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                if name.startswith("_") and name not in inputs:
-                    raise ValueError(f"{name!r} is private")
-            case ast.BinOp(op=op) | ast.UnaryOp(op=op) if isinstance(op, _OPERATORS):
-                continue
-            case ast.Call() | ast.Subscript() | ast.Constant() | ast.Tuple() | ast.List():
-                continue
-            case ast.expr():
-                raise ValueError(f"{ast.unparse(node)} is not allowed in it")
-    if inputs and not _names(tree).intersection(inputs):
+    _evaluator(tree, inputs, str)  # any function stands for the library's
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if inputs and not names.intersection(inputs):
         raise ValueError(f"it uses none of the case's inputs ({', '.join(inputs)})")
     return tree
 
 
-def _names(tree: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+def _evaluator(node: ast.expr, inputs: Collection[str], find: Callable[[str], Any]) -> Call:
+    """Return a function of the inputs' values; `find` looks up names of the library.
+
+    Nothing is passed to `eval`: what is not listed here cannot run.
+
+    Raises:
+        ValueError: a call may not contain this expression.
+    """
+    rest = functools.partial(_evaluator, inputs=inputs, find=find)
+    match node:
+        case ast.Constant(value=constant):
+            return lambda _: constant
+        case ast.Name(id=name) if name in inputs:
+            return operator.itemgetter(name)
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name.startswith("_"):
+            raise ValueError(f"{name!r} is private")
+        case ast.Name(id=name):
+            known = find(name)
+            return lambda _: known
+        case ast.Attribute(value=owner, attr=name):
+            of = rest(owner)
+            return lambda values: getattr(of(values), name)
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            items = [rest(element) for element in elements]
+            kind: type[tuple[Any, ...] | list[Any]] = tuple if isinstance(node, ast.Tuple) else list
+            return lambda values: kind(item(values) for item in items)
+        case ast.Subscript(value=owner, slice=index):
+            of, at = rest(owner), rest(index)
+            return lambda values: of(values)[at(values)]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            of = rest(operand)
+            return lambda values: -of(values)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            apply, one, other = _OPERATORS[type(op)], rest(left), rest(right)
+            return lambda values: apply(one(values), other(values))
+        case ast.Call(func=ast.Name(id=name)) if name in inputs:
+            raise ValueError(f"{name!r} is an input, and cannot be called")
+        case ast.Call(func=func, args=args, keywords=keywords):
+            function, given = rest(func), [rest(argument) for argument in args]
+            named = {keyword.arg or "": rest(keyword.value) for keyword in keywords}
+            return lambda values: function(values)(
+                *(argument(values) for argument in given),
+                **{name: argument(values) for name, argument in named.items()},
+            )
+    raise ValueError(f"{ast.unparse(node)} is not allowed in it")
